@@ -1,6 +1,7 @@
 """Limits of one caller: what it may have under way at once, and how often it may guess.
 
-A caller is a user at an address. Whoever has no credential yet is the address alone.
+A caller is a user at an address, of IPv6 in a network of 64 bits. Whoever has no credential yet is
+the address alone.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from starlette.requests import HTTPConnection
 
 from trainhall.api.problems import RefusalError
 from trainhall.api.settings import Settings
+from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.errors import NotAllowedError
 
@@ -171,10 +173,15 @@ def limits_of(connection: HTTPConnection) -> Limits:
 
 
 def caller_of(connection: HTTPConnection) -> str:
-    """Return a request's user and address."""
+    """Return a request's user and network."""
     principal: Principal | None = connection.scope.get("trainhall.principal")
-    address = address_of(connection)
-    return f"{principal.user} at {address}" if principal is not None else address
+    network = network_at(connection)
+    return f"{principal.user} at {network}" if principal is not None else network
+
+
+def network_at(connection: HTTPConnection) -> str:
+    """Return the network that a request comes from, or the address where that is one's own."""
+    return network_of(address_of(connection))
 
 
 def address_of(connection: HTTPConnection) -> str:

@@ -6,7 +6,6 @@ below are in use. So much is left free for the database, for files and for the a
 
 import asyncio
 import fcntl
-import ipaddress
 import sys
 import termios
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 from trainhall.api.host.descriptors import open_files_limit
 from trainhall.api.host.listening import BACKLOG
+from trainhall.cluster.access.networks import network_of
 
 RESERVE = 64
 """Descriptors that connections leave free."""
@@ -63,7 +63,7 @@ class AddressCounter:
         """Count one of an address; False: it has as many as it may."""
         if address is None:
             return True
-        key = _network(address)
+        key = network_of(address)
         if self._counts[key] >= self.most:
             return False
         self._counts[key] += 1
@@ -73,7 +73,7 @@ class AddressCounter:
         """Count it no more."""
         if address is None:
             return
-        key = _network(address)
+        key = network_of(address)
         self._counts[key] -= 1
         if self._counts[key] <= 0:
             del self._counts[key]
@@ -168,13 +168,3 @@ class ConnectionTable:
         self._ticking = bool(self.waiting)
         if self._ticking:
             loop.call_later(self.tick_seconds, self._tick, loop)
-
-
-def _network(address: str) -> str:
-    """Return what an address is counted under: whoever has one of IPv6 has its whole network."""
-    if ":" not in address:
-        return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, 64), strict=False))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from trainhall.api.limits import too_many
+from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.secrets import sha256
 from trainhall.cluster.errors import NotAllowedError, NotFoundError
@@ -22,7 +23,8 @@ DEVICE_SECONDS = 600
 INTERVAL_SECONDS = 5
 BROWSER_SECONDS = 60.0
 MAX_PENDING = 1000
-MAX_PENDING_OF_ADDRESS = 20
+MAX_PENDING_OF_ONE = 20
+"""Of one network, or approved by one user."""
 _ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
 """Neither vowels, which make words, nor digits, which look like letters."""
 _HALF = 4
@@ -70,8 +72,9 @@ class CommandLogins:
             RefusalError: 429, too many are under way.
         """
         self._forget()
-        here = sum(each.address == address for each in self._devices.values())
-        if here >= MAX_PENDING_OF_ADDRESS or len(self._devices) >= MAX_PENDING:
+        network = network_of(address)
+        here = sum(network_of(each.address) == network for each in self._devices.values())
+        if here >= MAX_PENDING_OF_ONE or len(self._devices) >= MAX_PENDING:
             raise too_many(
                 "too many logins wait to be approved; try again in a minute", retry_seconds=60
             )
@@ -129,9 +132,14 @@ class CommandLogins:
         device.approved_by = principal
 
     def new_code(self, principal: Principal, challenge: str) -> str:
-        """Return a code for the commands that know the verifier of a challenge."""
+        """Return a code for the commands that know the verifier of a challenge.
+
+        Raises:
+            RefusalError: 429, too many are under way.
+        """
         self._forget()
-        if len(self._codes) >= MAX_PENDING:
+        own = sum(each.principal.user_id == principal.user_id for each in self._codes.values())
+        if own >= MAX_PENDING_OF_ONE or len(self._codes) >= MAX_PENDING:
             raise too_many("too many logins are under way", retry_seconds=60)
         code = secrets.token_urlsafe(32)
         self._codes[sha256(code)] = _Code(challenge, principal, self.now() + BROWSER_SECONDS)

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.context import coordinator_of
-from trainhall.api.limits import TURN_SECONDS, address_of, limits_of
+from trainhall.api.limits import TURN_SECONDS, limits_of, network_at
 from trainhall.api.login.refusals import note_agent_refusal
 from trainhall.api.params import checked_id, parse_digits
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
@@ -50,7 +50,7 @@ MAX_WRITER = 64
 
 async def join(request: Request) -> Response:
     """A host joins with its token."""
-    with limits_of(request).joins.attempt(address_of(request)):
+    with limits_of(request).joins.attempt(network_at(request)):
         wanted = await read_json(request, JoinRequest, JOIN_BYTES)
         reply = await coordinator_of(request).nodes.join(wanted)
     return _json(reply.model_dump_json())

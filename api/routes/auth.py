@@ -6,7 +6,7 @@ from fastapi import Path, Query, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.limits import address_of, limits_of, too_many
+from trainhall.api.limits import address_of, limits_of, network_at, too_many
 from trainhall.api.login.authentication import PrincipalDep
 from trainhall.api.login.cookies import set_session_cookie
 from trainhall.api.login.services import ServicesDep
@@ -79,11 +79,10 @@ _PAST = invalid("expires_at", "2020-01-01T00:00:00Z", "must be in the future")
 )
 async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
     """Trades the code of a login link, once, for the cookie of a session of 30 days."""
-    caller = address_of(request)
-    with limits_of(request).links.attempt(caller):
+    with limits_of(request).links.attempt(network_at(request)):
         wanted = await read_json(request, LoginCode)
         client = request.headers.get("user-agent", "")
-        secret = await coordinator.accounts.log_in(wanted.code, client, caller)
+        secret = await coordinator.accounts.log_in(wanted.code, client, address_of(request))
     response = Response(status_code=204, headers={"Cache-Control": "no-store"})
     set_session_cookie(request, response, secret)
     return response

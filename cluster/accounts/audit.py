@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access import audit
+from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
@@ -26,7 +27,8 @@ MINUTE = 60.0
 REFUSALS_PER_CALLER = 10
 """Refusals of one caller in a minute that get a row each; the others are counted."""
 REFUSALS = 300
-"""The same, of all callers together."""
+"""The same, of all users together; and again of all without a valid credential, so that they
+displace none of a user."""
 AGENT_SECONDS = 3600.0
 """Time in which an address has as many rows for refusals of agents: one whose credential has ended
 tries again for days."""
@@ -92,7 +94,9 @@ class Refusal:
 class _Window:
     since: float
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Rows, by user and address."""
+    """Rows, by user and network."""
+    rows: Counter[bool] = field(default_factory=Counter)
+    """Rows, by whether the user is known."""
     counted: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Refusals without a row."""
 
@@ -219,13 +223,14 @@ class _Refusals:
     def add(self, refusal: Refusal, now: datetime, monotonic: float) -> None:
         self.end_window(now, monotonic)
         caller = refusal.caller
-        key = (caller.user if caller is not None else "", refusal.address)
-        window = self._window
-        if window.written[key] >= REFUSALS_PER_CALLER or window.written.total() >= REFUSALS:
-            known = key in window.counted or len(window.counted) < COUNTED_CALLERS
-            window.counted[key if known else ("", "")] += 1
+        key = (caller.user if caller is not None else "", network_of(refusal.address))
+        window, is_known = self._window, caller is not None
+        if window.written[key] >= REFUSALS_PER_CALLER or window.rows[is_known] >= REFUSALS:
+            has_place = key in window.counted or len(window.counted) < COUNTED_CALLERS
+            window.counted[key if has_place else ("", "")] += 1
             return
         window.written[key] += 1
+        window.rows[is_known] += 1
         self._pending.append(_row(refusal, now))
 
     def end_window(self, now: datetime, monotonic: float, *, early: bool = False) -> None:

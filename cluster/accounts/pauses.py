@@ -1,6 +1,7 @@
-"""Growing pauses after wrong passwords, by name and by address."""
+"""Growing pauses after wrong passwords, by name and by network."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from trainhall.cluster.errors import TooManyError
@@ -37,6 +38,22 @@ class Pauses:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._failures: dict[str, _Failures] = {}
+        self._succeeded: dict[str, None] = {}
+
+    @contextmanager
+    def attempt(self, keys: Sequence[str]) -> Iterator[None]:
+        """Begin an attempt; one that has no turn, as too many are made, does not count.
+
+        Raises:
+            TooManyError: there is still a pause for one of the keys.
+        """
+        self.start(keys)
+        try:
+            yield
+        except TooManyError:
+            for key in keys:
+                self.undo(key)
+            raise
 
     def start(self, keys: Sequence[str]) -> None:
         """Begin an attempt.
@@ -69,9 +86,20 @@ class Pauses:
         self._failures.pop(key, None)
 
     def undo(self, key: str) -> None:
-        """Take one failure back: the attempt succeeded."""
+        """Take one failure back: the attempt succeeded, or was not made."""
         known = self._failures.get(key)
         if known is not None:
             known.count -= 1
             if not known.count:
                 del self._failures[key]
+
+    def note_success(self, key: str) -> None:
+        """Remember that an attempt succeeded, which a restart forgets."""
+        self._succeeded.pop(key, None)
+        if len(self._succeeded) >= MAX_KNOWN:
+            del self._succeeded[next(iter(self._succeeded))]
+        self._succeeded[key] = None
+
+    def has_succeeded(self, key: str) -> bool:
+        """Return whether an attempt has succeeded."""
+        return key in self._succeeded

@@ -7,6 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
@@ -144,22 +145,28 @@ class AccountService(CredentialLookup):
 
         Raises:
             NotAllowedError: the name or the password is wrong.
-            TooManyError: so many were wrong that the next attempt has to wait.
+            TooManyError: so many were wrong that the next attempt has to wait, or too many are
+                checked at the moment.
         """
         name = composed(name)
-        of_name, of_address = name_key(name), f"address {address}"
-        self.pauses.start([of_name, of_address])
+        network = network_of(address)
+        here, of_network = f"name {name.casefold()} at {network}", f"network {network}"
+        # Wrong passwords elsewhere do not keep those out who have logged in from here.
+        of_name = here if self.pauses.has_succeeded(here) else f"name {name.casefold()}"
         known = (User.name == name, User.removed_at.is_(None), User.kind == "person")
-        async with self._db.session() as session:
-            hashed = await session.scalar(select(User.password).where(*known))
-        if await self.passwords.matches(password, hashed):
+        with self.pauses.attempt([of_name, of_network]):
+            async with self._db.session() as session:
+                hashed = await session.scalar(select(User.password).where(*known))
+            is_right = await self.passwords.matches(password, hashed)
+        if is_right:
             async with self._db.transaction() as session:
                 # Neither was she removed meanwhile, nor her password changed.
                 same = select(User).where(*known, User.password == hashed)
                 user = await session.scalar(same.with_for_update(key_share=True))
                 if user is not None:
                     self.pauses.forget(of_name)
-                    self.pauses.undo(of_address)
+                    self.pauses.undo(of_network)
+                    self.pauses.note_success(here)
                     return await add_session(
                         session, user, client, clock=self._clock, ids=self._ids,
                         address=address, detail="by a password",
@@ -340,11 +347,6 @@ class AccountService(CredentialLookup):
                 raise NotFoundError("session", session_id)
             self._audit(session, "session.end", session_id)
         self.forget_known()
-
-
-def name_key(name: str) -> str:
-    """Return the key under which wrong passwords of a name are counted."""
-    return f"name {name.casefold()}"
 
 
 def check_whole(principal: Principal, purpose: str) -> None:

@@ -13,12 +13,7 @@ from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
 from trainhall.cluster.accounts.names import check_unused, checked_name, composed
 from trainhall.cluster.accounts.rows import demote, lock_admins
-from trainhall.cluster.accounts.service import (
-    AccountService,
-    check_whole,
-    end_credentials,
-    name_key,
-)
+from trainhall.cluster.accounts.service import AccountService, check_whole, end_credentials
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.accounts import GroupMember, Member, User
@@ -188,11 +183,11 @@ class UserService(Service):
             return
         if given is None:
             raise InvalidValueError("old_password", None, "is needed to change your own password")
-        key = name_key(user.name)
-        self._accounts.pauses.start([key])
-        if not await self._accounts.passwords.matches(given, user.password):
-            raise InvalidValueError("old_password", None, "is wrong")
-        self._accounts.pauses.forget(key)
+        pauses, key = self._accounts.pauses, f"own {user.id}"  # not those of others who log in
+        with pauses.attempt([key]):
+            if not await self._accounts.passwords.matches(given, user.password):
+                raise InvalidValueError("old_password", None, "is wrong")
+        pauses.forget(key)
 
     async def _set_password(
         self, session: AsyncSession, row: User, before: str | None, hashed: str

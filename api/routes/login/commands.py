@@ -7,7 +7,7 @@ from fastapi import Path, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.limits import address_of, caller_of, limits_of
+from trainhall.api.limits import address_of, caller_of, limits_of, network_at
 from trainhall.api.login.authentication import PrincipalDep
 from trainhall.api.login.command_logins import (
     DEVICE_SECONDS,
@@ -103,12 +103,12 @@ async def poll_device_login(
 ) -> DeviceToken:
     """Ask every `interval` seconds. Needs no credential."""
     guesses = limits_of(request).command_logins
-    guesses.check(address_of(request))
+    guesses.check(network_at(request))
     wanted = await read_json(request, DeviceCode)
     try:
         device = _logins(request).poll(wanted.device_code)
     except NotFoundError:
-        guesses.fail(address_of(request))
+        guesses.fail(network_at(request))
         raise
     response.headers["Cache-Control"] = "no-store"
     token = None
@@ -209,12 +209,12 @@ async def trade_browser_code(
 ) -> NewApiToken:
     """Only for those who know the verifier of the challenge. Needs no credential."""
     guesses = limits_of(request).command_logins
-    guesses.check(address_of(request))
+    guesses.check(network_at(request))
     wanted = await read_json(request, BrowserCode)
     try:
         principal = _logins(request).trade(wanted.code, wanted.verifier)
     except NotAllowedError:
-        guesses.fail(address_of(request))
+        guesses.fail(network_at(request))
         raise
     response.headers["Cache-Control"] = "no-store"
     return await _new_token(coordinator, principal, wanted.client)

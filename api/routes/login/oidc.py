@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.limits import address_of, limits_of
+from trainhall.api.limits import address_of, limits_of, network_at
 from trainhall.api.login.authentication import OIDC_CALLBACK, OIDC_LOGIN, session_cookie
 from trainhall.api.login.cookies import own_base, set_session_cookie
 from trainhall.api.login.provider import (
@@ -70,7 +70,7 @@ async def finish(
     """Log the browser in that comes back from the provider."""
     provider = _provider(request)
     guesses = limits_of(request).provider_logins
-    guesses.check(address_of(request))
+    guesses.check(network_at(request))
     pending = Pending.of(request.cookies.get(_pending_name(request), ""))
     if pending is None:
         return _refused(request, 400, "It took longer than 10 minutes, or was begun elsewhere.")
@@ -88,7 +88,7 @@ async def finish(
     except ProviderAwayError as away:
         return _away(provider, away)
     except NotAcceptedError as refusal:
-        guesses.fail(address_of(request))
+        guesses.fail(network_at(request))
         return _refused(request, 403, f"{provider.name}: {refusal}.")
     except ForbiddenError as refusal:
         return _refused(request, 403, _sentence(refusal))

@@ -22,6 +22,10 @@ _WAIT = RefusalError(
     429, "too-many-requests", "too many wrong passwords; try again in 8 s",
     headers={"Retry-After": "8"},
 )  # fmt: skip
+_BUSY = RefusalError(
+    429, "too-many-requests", "too many passwords are being checked; try again in 10 s",
+    headers={"Retry-After": "10"},
+)  # fmt: skip
 Removed = Annotated[
     bool, Query(description="Those who were removed, in place of those who were not.")
 ]
@@ -41,6 +45,7 @@ async def list_users(
     NOT_ADMIN,
     RefusalError(404, "not-found", "there is no project 'vision'"),
     name_taken("user", "Maria"),
+    _BUSY,
     summary="Add a user",
     answer="The user.",
     status=201,

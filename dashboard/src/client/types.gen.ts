@@ -12148,6 +12148,10 @@ export type CreateUserErrors = {
      */
     422: Problem;
     /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
      * Internal error
      */
     500: Problem;

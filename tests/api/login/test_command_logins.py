@@ -7,8 +7,13 @@ import pytest
 from fastapi import FastAPI
 from support.cluster.web import bearer_of
 
-from trainhall.api.login.command_logins import CommandLogins, challenge_of
+from trainhall.api.login.command_logins import (
+    MAX_PENDING_OF_ONE,
+    CommandLogins,
+    challenge_of,
+)
 from trainhall.api.problems import RefusalError
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.errors import NotAllowedError, NotFoundError
 
@@ -47,6 +52,24 @@ def clock(app: FastAPI) -> list[float]:
     now = [1000.0]
     app.state.command_logins.now = lambda: now[0]
     return now
+
+
+def test_logins_of_a_network_are_limited() -> None:
+    logins = CommandLogins()
+    for number in range(MAX_PENDING_OF_ONE):
+        logins.begin("gpu-07", f"2001:db8::{number}")
+    with pytest.raises(RefusalError):
+        logins.begin("gpu-07", "2001:db8::ffff")
+    logins.begin("gpu-07", "2001:db8:0:1::1")
+
+
+def test_codes_of_a_user_are_limited() -> None:
+    logins, otto = CommandLogins(), Principal("otto", False, "session", "2")
+    for _ in range(MAX_PENDING_OF_ONE):
+        logins.new_code(otto, "challenge")
+    with pytest.raises(RefusalError):
+        logins.new_code(otto, "challenge")
+    logins.new_code(Principal("maria", False, "session", "1"), "challenge")
 
 
 async def begin(commands: httpx.AsyncClient) -> dict[str, str]:

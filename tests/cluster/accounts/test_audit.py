@@ -99,7 +99,7 @@ async def test_refusals_of_many_addresses_are_bounded(
     service: AuditService, database: Database, clock: SimulatedClock
 ) -> None:
     for number in range(5000):
-        service.refused(refusal(f"2001:db8::{number:x}"))
+        service.refused(refusal(f"2001:db8:0:{number:x}::1"))
     clock.advance(audit.MINUTE)
     await service.housekeep()
     rows = await rows_of(database)
@@ -131,6 +131,18 @@ async def test_node_of_a_refusal_is_named(service: AuditService, database: Datab
     await service.flush()
     (row,) = await rows_of(database)
     assert (row.user, row.how, row.credential) == (None, "node", "node1")
+
+
+async def test_floods_without_credential_hide_no_user(
+    service: AuditService, database: Database
+) -> None:
+    for number in range(audit.REFUSALS + 1):
+        service.refused(refusal(f"10.0.{number // 250}.{number % 250}"))
+    service.refused(refusal(caller=MARIA))
+    await service.flush()
+    rows = await rows_of(database)
+    assert len(rows) == audit.REFUSALS + 1
+    assert rows[-1].user == "maria"
 
 
 async def test_old_rows_are_deleted(

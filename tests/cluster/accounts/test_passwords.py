@@ -8,6 +8,7 @@ from support.login.accounts import cheap_passwords
 
 from trainhall.cluster.accounts import passwords as module
 from trainhall.cluster.accounts.passwords import AT_ONCE, OF_NO_USER, Passwords
+from trainhall.cluster.errors import TooManyError
 
 
 async def test_password_is_hashed_by_argon2id() -> None:
@@ -31,6 +32,28 @@ async def test_equal_letters_are_equal_passwords() -> None:
     with cheap_passwords():
         passwords = Passwords()
         assert await passwords.matches("cafe\u0301 noir", await passwords.hash("caf\u00e9 noir"))
+
+
+async def test_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    class Hasher:
+        def hash(self, password: str) -> str:
+            assert may_end.wait(60)
+            return password
+
+    monkeypatch.setattr(module, "_hasher", Hasher)
+    passwords = Passwords()
+    most = AT_ONCE + module.MAX_WAITING
+    waiting = [asyncio.create_task(passwords.hash(str(number))) for number in range(most)]
+    await asyncio.sleep(0)  # all are in the queue
+    with pytest.raises(TooManyError):
+        await passwords.hash("one more")
+    waiting[-1].cancel()
+    await asyncio.gather(waiting[-1], return_exceptions=True)
+    waiting[-1] = asyncio.create_task(passwords.hash(str(most - 1)))
+    may_end.set()
+    assert await asyncio.gather(*waiting) == [str(number) for number in range(most)]
 
 
 async def test_two_are_hashed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
