@@ -9,6 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from support.access.routes import routes_of
+from support.cluster.mock_history import shorten_history
 from support.cluster.web import bearer, bearer_of, served
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -279,7 +280,10 @@ async def test_open_coordinator_takes_requests_for_its_admins(
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_mock_mode_needs_a_login_if_asked(asks: bool, tmp_path: Path) -> None:
+async def test_mock_mode_needs_a_login_if_asked(
+    asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_history(monkeypatch)
     settings = Settings(mock=True, mock_auth=asks, auth="token", data_dir=tmp_path / "data")
     links: list[str] = []
     app = create_app(settings, on_login_link=links.append)

@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from support.cluster.web import served
 from support.examples import share_of
 from support.tracked import ROOT
 
-from trainhall.api import openapi_document as document
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
 
@@ -35,15 +35,16 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
+AnyCase = schemathesis.Case[Any]
+BOUNDARIES_ALONE = {"examples": {"enabled": False}, "fuzzing": {"enabled": False}}
 REFUSALS = {"checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}}
 
 
-def _operations(described: Any) -> list[str]:
-    paths = described["paths"].items()
-    return [f"{method.upper()} {path}" for path, methods in paths for method in methods]
-
-
-OPERATIONS = _operations(json.loads((ROOT / "dashboard/openapi.json").read_text(encoding="utf-8")))
+# What is served is the same: tests/api/test_openapi_document.py compares them.
+DOCUMENT = json.loads((ROOT / "dashboard/openapi.json").read_text(encoding="utf-8"))
+OPERATIONS = [
+    f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods
+]
 SUBMISSION = "POST /api/v1/training/jobs"
 EXPERIMENT = "POST /api/v1/experiments"
 FEW = hypothesis.settings(
@@ -58,43 +59,51 @@ FEW = hypothesis.settings(
 
 # Requests are made in the tests, since every worker collects this file and one runs it.
 @pytest.fixture(scope="module")
-def description() -> Any:
-    described = document.document()
-    assert sorted(OPERATIONS) == sorted(_operations(described))
-    return described
+def random_requests() -> Callable[[str], list[AnyCase]]:
+    """Makes random requests of an operation, once for both databases: making one costs more than
+    its answer."""
+    schema = _schema(DOCUMENT, coverage={"enabled": False})
+    return cache(lambda operation: _made(schema, operation))
 
 
 @pytest.fixture(scope="module")
-def random_and_every_boundary(description: Any) -> Any:
-    return schemathesis.openapi.from_dict(description, config=_config())
+def every_boundary() -> Any:
+    return _schema(DOCUMENT, **BOUNDARIES_ALONE)
 
 
 @pytest.fixture(scope="module")
-def every_boundary_of_a_job(description: Any) -> Any:
+def every_boundary_of_a_job() -> Any:
     """As JSON alone: YAML has the same hundreds of boundaries thrice more."""
-    operations = copy.deepcopy(description)
-    content = operations["paths"]["/api/v1/training/jobs"]["post"]["requestBody"]["content"]
+    described = copy.deepcopy(DOCUMENT)
+    content = described["paths"]["/api/v1/training/jobs"]["post"]["requestBody"]["content"]
     for kind in [kind for kind in content if kind != "application/json"]:
         del content[kind]
-    return schemathesis.openapi.from_dict(operations, config=_config())
+    return _schema(described)
 
 
 @pytest.fixture(scope="module")
-def random_and_valid_boundaries(description: Any) -> Any:
+def valid_boundaries() -> Any:
     """Without boundaries that are refused before the database is asked: they go to the other."""
-    config = _config(phases={"coverage": {"generation": {"mode": "positive"}}})
-    return schemathesis.openapi.from_dict(description, config=config)
+    return _schema(DOCUMENT, **BOUNDARIES_ALONE, coverage={"generation": {"mode": "positive"}})
 
 
-@pytest.fixture(scope="module")
-def random_documents(description: Any) -> Any:
-    """In every media type, without the boundaries that the other database is sent."""
-    config = _config(phases={"coverage": {"enabled": False}})
-    return schemathesis.openapi.from_dict(description, config=config)
+def _schema(described: Any, **phases: Any) -> Any:
+    config = schemathesis.Config.from_dict(REFUSALS | {"phases": phases})
+    return schemathesis.openapi.from_dict(described, config=config)
 
 
-def _config(**more: Any) -> schemathesis.Config:
-    return schemathesis.Config.from_dict(REFUSALS | more)
+def _made(schema: Any, operation: str) -> list[AnyCase]:
+    cases: list[AnyCase] = []
+
+    def keep(case: AnyCase) -> None:
+        cases.append(case)
+
+    one = schema.include(name=operation)
+    [made] = get_all_tests(schema=one, test_func=keep, settings=FEW, given_kwargs={})
+    assert isinstance(made, Ok), made
+    _, make = made.ok()
+    make()
+    return cases
 
 
 # A parameter each, for the name of a test to say which database it needs.
@@ -121,34 +130,31 @@ def _serving(folder: Path, database_url: str) -> AbstractContextManager[str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_answers_keep_to_the_document(
-    operation: str, random_and_valid_boundaries: Any, random_documents: Any, on_sqlite: str
+    operation: str,
+    random_requests: Callable[[str], list[AnyCase]],
+    valid_boundaries: Any,
+    on_sqlite: str,
 ) -> None:
     long = operation in (SUBMISSION, EXPERIMENT)
-    asked = random_documents if long else random_and_valid_boundaries
-    _check(asked.include(name=operation), on_sqlite)
+    boundaries = [] if long else _made(valid_boundaries, operation)
+    _check([*boundaries, *random_requests(operation)], on_sqlite)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_answers_keep_to_the_document_on_postgres(
     operation: str,
+    random_requests: Callable[[str], list[AnyCase]],
+    every_boundary: Any,
     every_boundary_of_a_job: Any,
-    random_documents: Any,
-    random_and_every_boundary: Any,
     on_postgres: str,
 ) -> None:
-    asked = every_boundary_of_a_job if operation == SUBMISSION else random_and_every_boundary
-    _check(asked.include(name=operation), on_postgres)
-    if operation == SUBMISSION:  # the boundaries are JSON alone
-        _check(random_documents.include(name=operation), on_postgres)
+    boundaries = every_boundary_of_a_job if operation == SUBMISSION else every_boundary
+    _check([*_made(boundaries, operation), *random_requests(operation)], on_postgres)
 
 
-def _check(one_operation: Any, url: str) -> None:
-    def check(case: schemathesis.Case[Any]) -> None:
-        case.call_and_validate(base_url=url, checks=CHECKS, session=session)
-
+def _check(cases: list[AnyCase], url: str) -> None:
+    assert cases
     with requests.Session() as session:
         session.trust_env = False  # it would read the environment's proxies for each request
-        [made] = get_all_tests(schema=one_operation, test_func=check, settings=FEW, given_kwargs={})
-        assert isinstance(made, Ok), made
-        _, test = made.ok()
-        test()
+        for case in cases:
+            case.call_and_validate(base_url=url, checks=CHECKS, session=session)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cluster.mock_history import shorten_history
 
 from trainhall.cluster.agent.coordinator_link import connection
 from trainhall.cluster.simulator.database import Disk
-from trainhall.cluster.simulator.mock import coordinator, scenario
+from trainhall.cluster.simulator.mock import coordinator
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
 from trainhall.cluster.simulator.mock.coordinator import mock_coordinator
 from trainhall.cluster.simulator.mock.scenario import Scenario
@@ -94,8 +95,7 @@ async def test_start_does_not_await_an_unreachable_host(
         for host in self.hosts[1:]:
             host.start_agent()
 
-    for module in (coordinator, scenario):
-        monkeypatch.setattr(module, "OPENING_SECONDS", 60.0)
+    shorten_history(monkeypatch)
     monkeypatch.setattr(coordinator, "CONNECT_SECONDS", 1.0)
     monkeypatch.setattr(SimulatedCluster, "start_agents", start_all_but_one)
     async with asyncio.timeout(60), mock_coordinator(None, lambda name, error: None) as running:
