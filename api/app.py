@@ -169,7 +169,11 @@ async def _open_provider(app: FastAPI, settings: OidcSettings) -> None:
     coordinator = app.state.coordinator
     app.state.provider = OpenIdProvider(settings)
     app.state.provider_accounts = ProviderAccounts(
-        coordinator.db, coordinator.clock, coordinator.ids, settings.rules
+        coordinator.db,
+        coordinator.clock,
+        coordinator.ids,
+        settings.rules,
+        on_change=coordinator.accounts.forget_known,
     )
     await app.state.provider_accounts.withdraw()
 

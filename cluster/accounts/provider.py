@@ -1,6 +1,6 @@
 """Users who an OpenID provider knows: their first login, and their rights by rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -46,13 +46,25 @@ class ProviderAccounts:
     """Accounts of the people whom one provider logs in.
 
     Issuer and subject are their identity; names and mail addresses may pass to somebody else.
+
+    Args:
+        on_change: called when rights of a user have changed.
     """
 
-    def __init__(self, db: Database, clock: Clock, ids: Ids, rules: Sequence[Rule]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        ids: Ids,
+        rules: Sequence[Rule],
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
         self._db = db
         self._clock = clock
         self._ids = ids
         self._rules = rules
+        self._on_change = on_change
 
     async def withdraw(self) -> None:
         """End rights that no rule gives any longer."""
@@ -85,15 +97,14 @@ class ProviderAccounts:
                     if any(rule.admin for rule in self._rules):
                         await lock_admins(session)
                     user = await self._user(session, identity, address)
-                    was_admin = user.is_admin
-                    await self._apply(session, user, identity.groups)
-                    if user.is_admin != was_admin:
-                        changes = {"admin": (was_admin, user.is_admin)}
-                        self._audit(session, user, address, "user.change", changes)
-                    return await add_session(
+                    changed = await self._apply(session, user, identity.groups, address)
+                    secret = await add_session(
                         session, user, client, clock=self._clock, ids=self._ids,
                         address=address, detail=BY_PROVIDER,
                     )  # fmt: skip
+                if changed:
+                    self._on_change()
+                return secret
             except IntegrityError:  # the same name or the same person at once
                 if attempt == _ATTEMPTS:
                     raise
@@ -106,11 +117,14 @@ class ProviderAccounts:
         address: str,
         action: str,
         changes: audit.Changes | None = None,
+        *,
+        name: str | None = None,
+        detail: str = BY_PROVIDER,
     ) -> None:
         caller = Principal(user.name, user.is_admin, "session", user.id, address=address)
         audit.record(
-            session, caller, action, self._clock.now(), name=user.name, changes=changes,
-            detail=BY_PROVIDER,
+            session, caller, action, self._clock.now(), name=name or user.name, changes=changes,
+            detail=detail,
         )  # fmt: skip
 
     async def _user(self, session: AsyncSession, identity: Identity, address: str) -> User:
@@ -139,14 +153,34 @@ class ProviderAccounts:
             log.info("user_created_by_provider", user=user.name, issuer=identity.issuer)
         return user
 
-    async def _apply(self, session: AsyncSession, user: User, groups: frozenset[str]) -> None:
-        """Give the rights of a user's groups, and end those of groups that they left."""
+    async def _apply(
+        self, session: AsyncSession, user: User, groups: frozenset[str], address: str
+    ) -> bool:
+        """Give the rights of a user's groups, and end those of groups that they left.
+
+        Returns:
+            Whether any right has changed.
+        """
         rules = [rule for rule in self._rules if rule.group in groups]
+        was_admin = user.is_admin
         if any(rule.admin for rule in rules):
-            if not user.is_admin:
+            if not was_admin:
                 user.is_admin = user.admin_by_provider = True
         elif user.admin_by_provider:
             await _withdraw_admin(session, user)
+        if user.is_admin != was_admin:
+            changes = {"admin": (was_admin, user.is_admin)}
+            self._audit(session, user, address, "user.change", changes)
+        changed = await self._apply_groups(session, user, rules)
+        for name, verb in changed.items():
+            detail = f"{user.name} was {verb} {BY_PROVIDER}"
+            self._audit(session, user, address, "group.change", name=name, detail=detail)
+        return bool(changed) or user.is_admin != was_admin
+
+    async def _apply_groups(
+        self, session: AsyncSession, user: User, rules: Sequence[Rule]
+    ) -> dict[str, str]:
+        """Return the groups here that the user joined or left, and which of both."""
         wanted: set[str] = set()
         for rule in rules:
             if rule.local_group is not None and await self._group(session, rule):
@@ -157,12 +191,16 @@ class ProviderAccounts:
                 select(GroupMember).where(GroupMember.user_id == user.id)
             )
         }
+        changed = {}
         for group, row in known.items():
             if row.by_provider and group not in wanted:
                 await session.delete(row)
-        for group in wanted - known.keys():
+                changed[group] = "removed"
+        for group in sorted(wanted - known.keys()):
             session.add(GroupMember(group=group, user_id=user.id, by_provider=True))
+            changed[group] = "added"
         await session.flush()
+        return changed
 
     async def _group(self, session: AsyncSession, rule: Rule) -> bool:
         """Make the group of a rule, with its role; return False if it cannot be."""

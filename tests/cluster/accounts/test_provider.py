@@ -14,7 +14,7 @@ from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.errors import ForbiddenError
 from trainhall.cluster.ports import SystemIds
 from trainhall.cluster.service import ServiceContext
-from trainhall.db.accounts import Group, GroupMember, LoginSession, User
+from trainhall.db.accounts import AuditEntry, Group, GroupMember, LoginSession, User
 from trainhall.db.database import Database
 
 ADMINS = Rule(group="ops", admin=True)
@@ -22,7 +22,7 @@ TEAM = Rule(group="vision", member_of="team")
 
 
 def accounts(database: Database, *rules: Rule) -> ProviderAccounts:
-    return ProviderAccounts(database, SimulatedClock(), SystemIds(), rules)
+    return ProviderAccounts(database, SimulatedClock(), SystemIds(), rules, on_change=lambda: None)
 
 
 def identity(
@@ -95,6 +95,29 @@ async def test_admin_who_left_has_no_metrics_token(
     token = await service.create_token(maria, "metrics", reach=Reach(None, None, ["metrics"]))
     await made.log_in(identity("1"), "")
     assert await service.of_token(token.token) is None
+
+
+async def test_changes_of_groups_are_audited(database: Database) -> None:
+    made = accounts(database, TEAM)
+    for given in (("vision",), ("vision",), ()):
+        await made.log_in(identity("1", *given), "")
+    query = select(AuditEntry).where(AuditEntry.action == "group.change").order_by(AuditEntry.id)
+    async with database.session() as session:
+        rows = [(row.user, row.object, row.detail) for row in await session.scalars(query)]
+    assert rows == [
+        ("maria", "team", "maria was added by an OpenID provider"),
+        ("maria", "team", "maria was removed by an OpenID provider"),
+    ]
+
+
+async def test_only_logins_that_change_rights_forget_credentials(database: Database) -> None:
+    forgotten: list[str] = []
+    made = ProviderAccounts(
+        database, SimulatedClock(), SystemIds(), [TEAM], on_change=lambda: forgotten.append("all")
+    )
+    for given, count in ((("vision",), 1), (("vision",), 1), ((), 2)):
+        await made.log_in(identity("1", *given), "")
+        assert len(forgotten) == count
 
 
 async def test_rights_given_by_hand_are_kept(database: Database) -> None:
