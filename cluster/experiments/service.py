@@ -52,18 +52,20 @@ class ExperimentService(Service):
             ForbiddenError: the caller may not submit to the project of its job.
             InvalidValueError: there is no such project.
             SpecError: one of its jobs would not be valid, or names a folder of code; a benchmark or
-                scaling study has more workers than the cluster has devices.
+                scaling study has more workers than the nodes of its project have devices.
         """
-        planned = await self._plan(spec)
+        planned = await asyncio.to_thread(plan_configurations, spec)
         try:
             code = self._code.limited_to(self._caller)
             code_missing = not await code.has(job_of(spec, {}, 1, 1))
         except SpecError as error:
             raise of_job(error) from None
         async with self._db.session() as session:
+            job = job_of(spec, {}, 1, 1)
             if self._caller.how != "none":  # who may name a new project
-                job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
+                job = await owned_spec(session, self._caller, job, self._clock)
                 await self._check_limits(session, spec, planned, job)
+            await check_capacity(session, spec, planned, job.project or DEFAULT_PROJECT)
             hint = await metric_hint(session, self._caller, spec.objective.metric)
         return views.ExperimentPlan(
             name=spec.name,
@@ -89,9 +91,10 @@ class ExperimentService(Service):
             ForbiddenError: the caller may not submit to the project of its job.
             InvalidValueError: there is no such project.
             SpecError: one of its jobs would not be valid, or names code that was not uploaded; a
-                benchmark or scaling study has more workers than the cluster has devices.
+                benchmark or scaling study has more workers than the nodes of its project have
+                devices.
         """
-        planned = await self._plan(spec)
+        planned = await asyncio.to_thread(plan_configurations, spec)
         try:
             await self._code.limited_to(self._caller).check(job_of(spec, {}, 1, 1))
         except SpecError as error:
@@ -102,12 +105,6 @@ class ExperimentService(Service):
         if created:
             self._notifier.notify_reconciler()
         return view, created
-
-    async def _plan(self, spec: ExperimentSpec) -> list[Configuration]:
-        planned = await asyncio.to_thread(plan_configurations, spec)
-        async with self._db.session() as session:
-            await check_capacity(session, spec, planned)
-        return planned
 
     async def _check_limits(
         self,
@@ -147,8 +144,10 @@ class ExperimentService(Service):
         job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
         await hold_project(session, job.project)
         await self._check_limits(session, spec, planned, job)
+        project = job.project or DEFAULT_PROJECT
+        await check_capacity(session, spec, planned, project)
         owner = {"user": job.user, "project": job.project}
-        await self._code.keep(session, job.code, job.project or DEFAULT_PROJECT)
+        await self._code.keep(session, job.code, project)
         spec = spec.model_copy(update={"job": {**spec.job, **owner}})
         newest = await session.scalar(select(func.max(Experiment.number)))
         goal = spec.objective.goal

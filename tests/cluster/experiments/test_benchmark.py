@@ -18,6 +18,7 @@ from trainhall.cluster.experiments.analysis.views import Analysis, BenchmarkRow
 from trainhall.cluster.experiments.benchmark.analyze import analyze_benchmark
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
+from trainhall.db.accounts import Project
 from trainhall.db.documents import NodeAllocation, RankPlacement
 from trainhall.db.models import Attempt, DeviceReading, Node
 
@@ -205,6 +206,30 @@ async def test_benchmark_of_too_many_workers_is_refused(cluster: SimulatedCluste
     for elastic in ({"resources": [3, {"max_workers": 4}]}, {"resources.max_workers": [4]}):
         assert await create(cluster, job=job, space=elastic, baseline=None)
     assert await create(cluster, space={WORKERS: [1, 2]})
+
+
+async def test_benchmark_counts_nodes_of_its_project(cluster: SimulatedCluster) -> None:
+    alpha, _ = await cluster.add_node("alpha", 8), await cluster.add_node("beta", 2)
+    nodes, experiments = cluster.coordinator.nodes, cluster.coordinator.experiments
+    async with cluster.db.transaction() as session:
+        for name in ("vision", "speech"):
+            session.add(Project(name=name, limits={}, created_at=cluster.clock.now()))
+    await nodes.limit(alpha.node_id, ["vision"])
+    refused = r"workers: all nodes of its project have 2 CPU slots: leave out larger numbers"
+    speech = BENCHMARK["job"] | {"project": "speech"}
+    for job in (BENCHMARK["job"], speech):  # without a project: the default one
+        changes: dict[str, Any] = {"job": job, "space": {WORKERS: [1, 8]}}
+        with pytest.raises(ExperimentError, match=refused):
+            await create(cluster, **changes)
+        with pytest.raises(ExperimentError, match=refused):
+            await experiments.plan(validate_experiment({**BENCHMARK, **changes}))
+    vision = BENCHMARK["job"] | {"project": "vision"}
+    assert await create(cluster, job=vision, space={WORKERS: [1, 8]})
+    for node in (await nodes.list()).items:
+        await nodes.limit(node.id, ["vision"])
+    closed = r"workers: all nodes are limited to other projects: ask an admin for one"
+    with pytest.raises(ExperimentError, match=closed):
+        await create(cluster, job=speech, space={WORKERS: [1, 2]})
 
 
 async def test_scaling_study_has_speedups_and_predictions(cluster: SimulatedCluster) -> None:
