@@ -71,8 +71,15 @@ class Project(Base):
 
     name: Mapped[str] = mapped_column(String(128), primary_key=True)
     limits: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """`trainhall.cluster.access.limits.ProjectLimits`."""
+    """`trainhall.cluster.access.limits.ProjectLimits`, as admins set them."""
+    configured: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    """Limits that the coordinator's configuration gave at its last start, in place of those."""
     created_at: Mapped[datetime]
+
+    @property
+    def effective_limits(self) -> dict[str, Any]:
+        """Limits that count."""
+        return {**self.limits, **self.configured}
 
 
 class Member(Base):

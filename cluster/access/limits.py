@@ -47,7 +47,8 @@ async def limits_for(
     if caller.is_admin or project is None:
         return None
     row = await session.get(Project, project)
-    return ProjectLimits.model_validate(row.limits) if row is not None and row.limits else None
+    limits = row.effective_limits if row is not None else None
+    return ProjectLimits.model_validate(limits) if limits else None
 
 
 def check_limits(limits: ProjectLimits | None, spec: JobSpec) -> None:

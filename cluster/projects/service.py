@@ -15,7 +15,7 @@ from trainhall.cluster.accounts.groups import active_user
 from trainhall.cluster.accounts.names import check_unused, checked_name, composed
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.accounts.views import OwnProject
-from trainhall.cluster.errors import ConflictError, NotFoundError
+from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.projects import views
 from trainhall.cluster.projects.deletion import check_deletable, delete_contents, delete_project
@@ -79,7 +79,9 @@ class ProjectService(Service):
         async with self._turn, self._db.transaction() as session:
             check_unused("project", name, await session.scalars(select(Project.name)))
             limited = {**_stored(LIMITS_OF_NEW), **_stored(limits)}
-            project = Project(name=name, limits=limited, created_at=self._clock.now())
+            project = Project(
+                name=name, limits=limited, configured={}, created_at=self._clock.now()
+            )
             session.add(project)
             await session.flush()
             self._audit(
@@ -95,13 +97,14 @@ class ProjectService(Service):
 
         Raises:
             ForbiddenError: the caller is no admin.
+            InvalidValueError: the coordinator's configuration sets one.
             NotFoundError: there is none that they see.
         """
         async with self._db.transaction() as session:
             project = await self._find(session, name, locked=True)
             self._caller.check_admin("change the limits of projects")
             before = project.limits
-            project.limits = {**before, **_stored(limits)}
+            project.limits = {**before, **_unconfigured(project, limits)}
             changes = {"limits": (before, project.limits)}
             self._audit(
                 session, "project.change", project.name, project=project.name, changes=changes
@@ -110,16 +113,16 @@ class ProjectService(Service):
 
     async def configure(self, limits: Mapping[str, ProjectLimits]) -> None:
         """Set limits that the coordinator's configuration gives, and add projects that there are
-        not yet."""
+        not yet. Limits that it gave before, and gives no longer, are again as admins set them."""
+        configured = {checked_name(name): _stored(given) for name, given in limits.items()}
         async with self._turn, self._db.transaction() as session:
-            for name, given in limits.items():
-                name = checked_name(name)
-                project = await session.get(Project, name)
-                if project is None:
-                    new, now = _stored(LIMITS_OF_NEW), self._clock.now()
-                    project = Project(name=name, limits=new, created_at=now)
-                    session.add(project)
-                project.limits = {**project.limits, **_stored(given)}
+            known = {row.name: row for row in await session.scalars(select(Project))}
+            for name in configured.keys() - known.keys():
+                new, now = _stored(LIMITS_OF_NEW), self._clock.now()
+                known[name] = Project(name=name, limits=new, created_at=now)
+                session.add(known[name])
+            for name, project in known.items():
+                project.configured = configured.get(name, {})
 
     async def delete(self, name: str, *, with_contents: bool = False) -> None:
         """Delete a project, with its roles and service accounts.
@@ -241,7 +244,8 @@ class ProjectService(Service):
         return views.Project(
             name=project.name,
             role=_role(self._caller, project.name),
-            limits=ProjectLimits.model_validate(project.limits),
+            limits=ProjectLimits.model_validate(project.effective_limits),
+            configured=sorted(project.configured),
             created_at=project.created_at,
         )
 
@@ -252,6 +256,25 @@ def _role(caller: Principal, project: str) -> Role:
 
 def _stored(limits: ProjectLimits) -> dict[str, object]:
     return limits.model_dump(mode="json", exclude_unset=True)
+
+
+def _unconfigured(project: Project, limits: ProjectLimits) -> dict[str, object]:
+    """Return limits without those that the configuration sets to the same.
+
+    Raises:
+        InvalidValueError: it sets one to another value.
+    """
+    given = _stored(limits)
+    for name in given.keys() & project.configured.keys():
+        if (value := given.pop(name)) != project.configured[name]:
+            raise InvalidValueError(
+                f"limits.{name}",
+                value,
+                f"is set to {project.configured[name]} in the coordinator's configuration "
+                f"([server.projects.{project.name}] of trainhall.toml); change it there, and "
+                "restart the coordinator",
+            )
+    return given
 
 
 async def _member(session: AsyncSession, member: str) -> User | Group:

@@ -14,6 +14,8 @@ class Project(View):
     role: Role
     """Your role, as far as the credential reaches; an admin is a maintainer of all."""
     limits: ProjectLimits
+    configured: list[str]
+    """Names of the limits that `trainhall.toml` sets, which are changed there alone."""
     created_at: Time
 
 

@@ -114,7 +114,8 @@ def make_emptying(url: str) -> None:
     tables = "; ".join(f'DELETE FROM "{t.name}"' for t in reversed(Base.metadata.sorted_tables))
     # As the migration leaves it.
     tables += (
-        f"; INSERT INTO projects (name, limits, created_at) VALUES ('{DEFAULT_PROJECT}', '{{}}', 0)"
+        "; INSERT INTO projects (name, limits, configured, created_at) "
+        f"VALUES ('{DEFAULT_PROJECT}', '{{}}', '{{}}', 0)"
     )
     with _kept_engine(url).begin() as connection:
         connection.exec_driver_sql(

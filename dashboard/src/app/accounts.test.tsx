@@ -169,7 +169,8 @@ describe("a project", () => {
   const project = {
     name: "vision",
     role: "maintainer",
-    limits: { devices: 8 },
+    limits: { devices: 8, priority: 5, paths: [] },
+    configured: ["priority"],
     created_at: CREATED,
   };
   const members = list(
@@ -186,7 +187,7 @@ describe("a project", () => {
 
   it("has members, whose roles a maintainer sets", async () => {
     const asked = await open("/projects/vision", { ...answers, "GET /auth/me": MARIA });
-    expect(await screen.findByText("at most 8 devices.")).toBeVisible();
+    expect(await screen.findByText(/^at most 8 devices;/)).toBeVisible();
     expect(screen.getByRole("button", { name: "Change limits" })).toHaveAccessibleDescription(
       "This takes an admin.",
     );
@@ -206,12 +207,16 @@ describe("a project", () => {
   it("has limits, which an admin sets", async () => {
     const asked = await open("/projects/vision", { ...answers, "GET /auth/me": ADMIN });
     await userEvent.click(await screen.findByRole("button", { name: "Change limits" }));
-    const devices = await screen.findByLabelText("Devices at once");
+    const devices = await screen.findByLabelText("Most devices of a job");
+    expect(screen.getByLabelText("Highest priority")).toBeDisabled();
+    expect(screen.getByLabelText("Highest priority")).toHaveAccessibleDescription(
+      "Set in trainhall.toml",
+    );
     await userEvent.clear(devices);
     await userEvent.type(devices, "16");
     await userEvent.click(screen.getByRole("button", { name: "Save limits" }));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
-    const limits = { devices: 16, priority: null, paths: null };
+    const limits = { devices: 16 }; // what was not typed stays: no folder is allowed
     expect(await bodies(asked, "PATCH")).toEqual([["/api/v1/projects/vision", { limits }]]);
   });
 

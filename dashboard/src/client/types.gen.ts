@@ -4903,6 +4903,12 @@ export type Project = {
     role: Role;
     limits: ProjectLimits;
     /**
+     * Configured
+     *
+     * Names of the limits that `trainhall.toml` sets, which are changed there alone.
+     */
+    configured: Array<string>;
+    /**
      * Created At
      */
     created_at: string;

@@ -31,6 +31,7 @@ def upgrade() -> None:
         "projects",
         sa.Column("name", NAME, primary_key=True),
         sa.Column("limits", sa.JSON, nullable=False),
+        sa.Column("configured", sa.JSON, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
     )
     op.create_table(
@@ -180,10 +181,13 @@ def _add_projects() -> None:
         "projects",
         sa.column("name", NAME),
         sa.column("limits", sa.JSON),
+        sa.column("configured", sa.JSON),
         sa.column("created_at", TIME),
     )
     now = int(datetime.now(UTC).timestamp() * 1e6)
-    rows = [{"name": name, "limits": {}, "created_at": now} for name in sorted(names)]
+    rows = [
+        {"name": name, "limits": {}, "configured": {}, "created_at": now} for name in sorted(names)
+    ]
     connection.execute(sa.insert(projects), rows)
 
 

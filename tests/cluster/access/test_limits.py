@@ -121,3 +121,20 @@ async def test_new_projects_and_configured_ones_are_limited(limited: SimulatedCl
     assert (await projects.get("vision")).limits.devices == 8
     assert (await projects.get("vision")).limits.paths == ["/shared"]
     assert (await projects.get("audio")).limits == ProjectLimits(priority=0, devices=8, paths=[])
+
+
+async def test_limits_of_admins_return_with_the_configuration(limited: SimulatedCluster) -> None:
+    """The file is the truth for what it names, at each start."""
+    projects = limited.coordinator.projects.limited_to(ADMIN)
+    await projects.configure({"vision": ProjectLimits(devices=8), "audio": ProjectLimits()})
+    vision = await projects.change("vision", ProjectLimits(priority=1))
+    assert (vision.limits.devices, vision.limits.priority, vision.configured) == (8, 1, ["devices"])
+    with pytest.raises(InvalidValueError, match=r"is set to 8 in the coordinator's configuration"):
+        await projects.change("vision", ProjectLimits(devices=2))
+    await projects.change("vision", ProjectLimits(devices=8))  # as it is
+    member_jobs = limited.coordinator.jobs.limited_to(member())
+    await member_jobs.submit(spec(8))
+    await projects.configure({})
+    vision = await projects.get("vision")
+    assert (vision.limits.devices, vision.limits.priority, vision.configured) == (4, 1, [])
+    assert (await projects.get("audio")).limits == LIMITS_OF_NEW

@@ -12,14 +12,23 @@ interface Props {
 }
 
 /** Changes the limits of a project. */
-export function LimitsDialog({ project: { name, limits }, onClose }: Props) {
+export function LimitsDialog({ project: { name, limits, configured }, onClose }: Props) {
   const { change } = useProjectCommands();
-  const [devices, setDevices] = useState(textOf(limits.devices));
-  const [priority, setPriority] = useState(textOf(limits.priority));
-  const [paths, setPaths] = useState((limits.paths ?? []).join("\n"));
+  const before = {
+    devices: textOf(limits.devices),
+    priority: textOf(limits.priority),
+    paths: (limits.paths ?? []).join("\n"),
+  };
+  const [devices, setDevices] = useState(before.devices);
+  const [priority, setPriority] = useState(before.priority);
+  const [paths, setPaths] = useState(before.paths);
   const numbers = { devices: parseLimit(devices), priority: parseLimit(priority) };
   const wrong = (value: number | null | undefined) =>
     value === undefined ? "must be an integer" : null;
+  const about = (field: string, description: string) =>
+    configured.includes(field)
+      ? { description: "Set in trainhall.toml", disabled: true }
+      : { description };
   return (
     <Dialog
       title={`Limits of ${name}`}
@@ -33,9 +42,10 @@ export function LimitsDialog({ project: { name, limits }, onClose }: Props) {
             path: { name },
             body: {
               limits: {
-                devices: numbers.devices ?? null,
-                priority: numbers.priority ?? null,
-                paths: parsePaths(paths),
+                // What stays is left out: without folders, a project need not allow all of them.
+                ...(devices !== before.devices && { devices: numbers.devices ?? null }),
+                ...(priority !== before.priority && { priority: numbers.priority ?? null }),
+                ...(paths !== before.paths && { paths: parsePaths(paths) }),
               },
             },
           },
@@ -44,8 +54,8 @@ export function LimitsDialog({ project: { name, limits }, onClose }: Props) {
       }
     >
       <TextInput
-        label="Devices at once"
-        description="Empty: no limit"
+        label="Most devices of a job"
+        {...about("devices", "Empty: no limit")}
         inputMode="numeric"
         value={devices}
         error={wrong(numbers.devices)}
@@ -54,7 +64,7 @@ export function LimitsDialog({ project: { name, limits }, onClose }: Props) {
       />
       <TextInput
         label="Highest priority"
-        description="Empty: no limit"
+        {...about("priority", "Empty: no limit")}
         inputMode="numeric"
         value={priority}
         error={wrong(numbers.priority)}
@@ -62,7 +72,8 @@ export function LimitsDialog({ project: { name, limits }, onClose }: Props) {
       />
       <Textarea
         label="Folders of hosts that jobs may name"
-        description="One a line, as in /shared/vision; empty: no limit"
+        {...about("paths", "One a line, as in /shared/vision; empty: no limit")}
+        placeholder={limits.paths?.length === 0 ? "No folder may be named now" : undefined}
         rows={4}
         value={paths}
         onChange={({ currentTarget }) => setPaths(currentTarget.value)}
