@@ -31,7 +31,7 @@ def test_stopped_rank_is_named_and_job_recovers(shared_cluster: Cluster) -> None
         events = cluster.get(f"/training/jobs/{job}/events")["items"]
         return any(event["kind"] == "recovered" for event in events)
 
-    eventually("the job has recovered", recovered, timeout=60)
+    eventually("the job has recovered", recovered)
     cluster.wait_for(job, "running")
     attempts = cluster.get(f"/training/jobs/{job}/attempts")["items"]
     incidents = [incident for attempt in attempts for incident in attempt["timeline"]]

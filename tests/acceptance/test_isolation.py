@@ -91,7 +91,7 @@ def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
 
 def elsewhere(hosts: TwoHosts, folder: Path) -> dict[int, list[float]]:
     """What was written until the second attempt had, too."""
-    eventually("the second attempt to write", lambda: ledger(folder).get(2), timeout=90)
+    eventually("the second attempt to write", lambda: ledger(folder).get(2))
     return ledger(folder)
 
 

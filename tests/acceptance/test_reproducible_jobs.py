@@ -90,8 +90,8 @@ def regrouped(cluster: Cluster, job: str, generation: int, workers: int) -> set[
         assert now["state"] == "running", cluster.story(job)
         return bool(now["generation"] >= generation and now["world_size"] == workers)
 
-    eventually(f"{workers} workers in generation {generation}", has, timeout=60)
-    eventually("the ranks", lambda: len(pids(cluster, job)) == workers, timeout=60)
+    eventually(f"{workers} workers in generation {generation}", has)
+    eventually("the ranks", lambda: len(pids(cluster, job)) == workers)
     cluster.wait_for_step(job, cluster.job(job)["step"] + 2)
     return pids(cluster, job)
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from support.access.routes import routes_of
 from support.cluster.mock_history import shorten_history
 from support.cluster.web import bearer, bearer_of, served
+from support.waiting import PATIENCE
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -316,7 +317,7 @@ def test_streams_need_a_credential(make_app: Callable[..., FastAPI], tmp_path: P
             pass
         assert refused.value.response.status_code == 401
         with connect(address, additional_headers=bearer(tmp_path / "data")) as stream:
-            assert "ready" in str(stream.recv(timeout=10))
+            assert "ready" in str(stream.recv(timeout=PATIENCE))
 
 
 def test_revoked_token_closes_its_streams(
@@ -333,12 +334,12 @@ def test_revoked_token_closes_its_streams(
             connect(address, additional_headers=mine) as stream,
             connect(address, additional_headers=admin) as other,
         ):
-            assert "ready" in str(stream.recv(timeout=10))
+            assert "ready" in str(stream.recv(timeout=PATIENCE))
             assert httpx.delete(f"{path}/{made['id']}", headers=admin).status_code == 204
             with pytest.raises(ConnectionClosed):
-                stream.recv(timeout=30)
+                stream.recv(timeout=PATIENCE)
             assert stream.close_code == 1008
-            assert "ready" in str(other.recv(timeout=10))
+            assert "ready" in str(other.recv(timeout=PATIENCE))
             with pytest.raises(TimeoutError):
                 other.recv(timeout=0.2)
 
@@ -355,12 +356,12 @@ def test_ended_session_closes_its_streams(
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
         address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
         with connect(address, additional_headers={"Cookie": cookie}) as stream:
-            assert "ready" in str(stream.recv(timeout=10))
+            assert "ready" in str(stream.recv(timeout=PATIENCE))
             (session,) = client.get("/auth/sessions").json()["items"]
             ended = client.delete(f"/auth/sessions/{session['id']}", headers=admin)
             assert ended.status_code == 204
             with pytest.raises(ConnectionClosed):
-                stream.recv(timeout=30)
+                stream.recv(timeout=PATIENCE)
             assert stream.close_code == 1008
 
 
@@ -377,11 +378,11 @@ def test_changed_roles_close_streams(
         headers = {"Authorization": f"Bearer {made['token']}"}
         address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
         with connect(address, additional_headers=headers) as stream:
-            assert "ready" in str(stream.recv(timeout=10))
+            assert "ready" in str(stream.recv(timeout=PATIENCE))
             role = {"role": "viewer"}
             assert admin.put("/projects/vision/members/ci", json=role).status_code == 204
             with pytest.raises(ConnectionClosed):
-                stream.recv(timeout=30)
+                stream.recv(timeout=PATIENCE)
             assert stream.close_code == 1008
             assert "roles" in (stream.close_reason or "")
 

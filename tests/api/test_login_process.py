@@ -77,7 +77,7 @@ def link_in(output: Path) -> str:
         found = re.search(r"(http://\S+)/login#code=\S+", output.read_text())
         return found and found[0]
 
-    return str(eventually("the login link", find, timeout=90))
+    return str(eventually("the login link", find))
 
 
 def stored(folder: Path) -> dict[str, str]:
@@ -173,7 +173,7 @@ def test_uvicorn_admits_its_own_user(tmp_path: Path) -> None:
                 return httpx.get(f"{url}/healthz").status_code == 200
             return False
 
-        eventually("uvicorn", listens, timeout=60)
+        eventually("uvicorn", listens)
         assert answers_to(link) == 200
     assert stored(tmp_path) == {}
 
@@ -193,6 +193,6 @@ def test_up_prints_a_link_outside_its_logs(tmp_path: Path) -> None:
             nodes = httpx.get(f"{url}/api/v1/cluster/nodes", headers=headers).json()["items"]
             return [node["state"] for node in nodes] == ["ready"]
 
-        eventually("the node", ready, timeout=90)
+        eventually("the node", ready)
         agent = (tmp_path / "data" / "logs" / "agent.log").read_text()
         assert "th_" not in agent

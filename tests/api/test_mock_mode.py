@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.forking import forks
+from support.waiting import PATIENCE
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
@@ -77,7 +78,7 @@ def test_mock_mode_leaves_nothing_on_disk(
         running = next(job["id"] for job in jobs if job["state"] == "running")
         stream = f"ws{url.removeprefix('http')}/api/v1/metrics/stream/{running}"
         with connect(stream, origin=Origin("http://elsewhere.example")) as viewer:
-            viewer.recv(timeout=30)
+            viewer.recv(timeout=PATIENCE)
             process.send_signal(number)
             _, errors = process.communicate(timeout=120)
     assert "Traceback" not in errors.replace("KeyboardInterrupt", ""), errors

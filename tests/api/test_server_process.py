@@ -13,6 +13,7 @@ import httpx
 import pytest
 from support.cluster.coordinator_process import coordinator, url_of
 from support.nodes.certificates import Authority
+from support.waiting import PATIENCE
 from websockets.sync.client import connect
 
 
@@ -29,10 +30,10 @@ def test_server_ends_cleanly_with_open_streams(tmp_path: Path, number: signal.Si
             connect(stream) as viewer,
             socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1]))) as idle,
         ):
-            viewer.recv(timeout=10)
+            viewer.recv(timeout=PATIENCE)
             idle.sendall(b"POST /api/v1/training/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n")
             process.send_signal(number)
-            _, errors = process.communicate(timeout=15)
+            _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
         assert "Traceback" not in errors
     with coordinator(tmp_path) as again:
@@ -70,7 +71,7 @@ def test_coordinator_over_tls_waits_for_no_handshake(
             assert silent.recv(1) == b"", "it is closed without a word"
             assert http.get(f"{url}/readyz").status_code == 200
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
 
@@ -90,7 +91,7 @@ def test_unusable_certificate_is_reported_in_one_line(
     for name, file in settings.items():
         monkeypatch.setenv(f"TRAINHALL_{name}", str(tmp_path / file))
     with coordinator(tmp_path) as process:
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert output == ""
     assert re.search(message, errors)
@@ -103,7 +104,7 @@ def test_second_signal_ends_server_without_an_error(tmp_path: Path) -> None:
         url_of(process)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     assert "critical" not in errors
@@ -115,7 +116,7 @@ def test_taken_port_is_reported_in_one_line(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with coordinator(tmp_path, port=taken.getsockname()[1]) as process:
-            output, errors = process.communicate(timeout=30)
+            output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert output == ""
     assert len(errors.splitlines()) == 1
@@ -135,7 +136,7 @@ def test_start_failure_is_reported_in_one_line(
     tmp_path: Path, host: str, database: str, message: str
 ) -> None:
     with coordinator(tmp_path, host=host, database=database) as process:
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert output == ""
     assert message in errors
@@ -160,4 +161,4 @@ def test_the_app_is_served_by_uvicorn_too(tmp_path: Path) -> None:
             assert httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=30).status_code == 200
         finally:
             process.terminate()
-            process.communicate(timeout=15)
+            process.communicate(timeout=PATIENCE)

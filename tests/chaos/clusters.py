@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 from support.cluster.cluster import FINAL, TRAINHALL, Cluster, Program
 from support.forking import forks
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from chaos import coordinator, guard
 from chaos.network import ClientInside, Network, network, why_not_root
@@ -109,7 +109,7 @@ class ChaosCluster(Cluster):
             prefix = net.coordinator.prefix
             env[forks.NETWORK] = net.coordinator.space
             self.http.close()
-            self.http = ClientInside(net.coordinator.space, timeout=10)
+            self.http = ClientInside(net.coordinator.space, timeout=PATIENCE)
         address = "127.0.0.1" if net is None else net.coordinator.address
         self.agents_url = f"http://{address}:{self.port}"
         self.coordinator = Program(
@@ -206,8 +206,8 @@ class ChaosCluster(Cluster):
     def settle(self) -> None:
         """Give the cluster to the next scenario: all free, all there."""
         self.cancel_everything()
-        eventually("every node to be ready again", self.all_are_ready, timeout=60)
-        eventually("every rank to be gone", lambda: not self._live_ranks(), timeout=60)
+        eventually("every node to be ready again", self.all_are_ready)
+        eventually("every rank to be gone", lambda: not self._live_ranks())
 
     def _live_ranks(self) -> list[int]:
         return [p.pid for host in self.hosts for p in host.processes() if _is_rank(p)]

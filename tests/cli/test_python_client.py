@@ -79,7 +79,7 @@ def test_job_is_commanded(client: Client) -> None:
     job = client.submit(ENDLESS, {"resources.workers": 2})["id"]
     with pytest.raises(TimeoutError, match="is still"):
         client.wait(job, timeout=0.1)
-    eventually("it has something to save", lambda: client.job(job)["step"], timeout=60)
+    eventually("it has something to save", lambda: client.job(job)["step"])
     client.pause(job)
     _until(client, job, "paused")
     assert client.resize(job, workers=1)["world_size"] == 1
@@ -231,7 +231,7 @@ def test_experiment_is_commanded(client: Client, tmp_path: Path) -> None:
         client.wait_for_experiment(experiment, timeout=0.1)
     (job, waiting) = (t["job_id"] for t in client.trials(experiment))
     assert waiting is None
-    eventually("it has something to save", lambda: client.job(job)["step"], timeout=60)
+    eventually("it has something to save", lambda: client.job(job)["step"])
     client.pause_experiment(experiment)
     _until(client, job, "paused")
     client.resume_experiment(experiment)

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from support.cluster.up import PATIENCE, Start, Up, starter
-from support.waiting import eventually
+from support.cluster.up import Start, Up, starter
+from support.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.gpu,
@@ -62,7 +62,7 @@ def test_job_on_a_gpu_pauses_resumes_and_recovers(start: Start) -> None:
 
     assert (gpu()["kind"], gpu()["name"]) == ("cuda", torch.cuda.get_device_name(0))
     assert gpu()["job_id"] == job
-    eventually("its use", lambda: gpu()["utilization"] and gpu()["power"], timeout=PATIENCE)
+    eventually("its use", lambda: gpu()["utilization"] and gpu()["power"])
     assert 2**28 < gpu()["memory_used"] < gpu()["memory_total"]
     assert gpu()["temperature"] > 0
 
@@ -72,7 +72,7 @@ def test_job_on_a_gpu_pauses_resumes_and_recovers(start: Start) -> None:
     passes(base, paused["step"])
 
     rank(up).send_signal(signal.SIGKILL)
-    eventually("another attempt", lambda: httpx.get(base).json()["attempt"] == 3, timeout=PATIENCE)
+    eventually("another attempt", lambda: httpx.get(base).json()["attempt"] == 3)
     passes(base, paused["step"])
     assert httpx.delete(base).is_success
     reaches(base, "cancelled")
@@ -117,7 +117,7 @@ def reaches(base: str, state: str) -> Any:
         assert job["state"] == state or job["state"] not in final, job
         return job["state"] == state and job
 
-    return eventually(f"the job to be {state}", look, timeout=PATIENCE)
+    return eventually(f"the job to be {state}", look)
 
 
 def passes(base: str, step: int) -> None:

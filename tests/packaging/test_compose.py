@@ -14,7 +14,6 @@ import httpx
 import pytest
 import yaml
 from support.cluster.cluster import Cluster
-from support.cluster.up import PATIENCE
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -75,8 +74,8 @@ def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], s
             assert started.poll() is None, output.read_text()
             return "connected coordinator=" in output.read_text()
 
-        eventually("the agent", connected, timeout=PATIENCE)
-        eventually("the node", lambda: states(cluster) == ["ready"], timeout=PATIENCE)
+        eventually("the agent", connected)
+        eventually("the node", lambda: states(cluster) == ["ready"])
         return started
 
     try:

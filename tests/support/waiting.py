@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
+PATIENCE = 90.0
+"""Seconds that anything may take; a bound for a loaded machine, not an expectation."""
 SLOW = 60_000
-"""Milliseconds that a page may take; a bound for a loaded machine, not an expectation."""
+"""The same of a page, in milliseconds."""
 T = TypeVar("T")
 _LONGEST = 0.5
 """Seconds from one look to the next, however dear."""
@@ -30,7 +32,7 @@ def eventually(
     what: str,
     check: Callable[[], T | Literal[False] | None],
     *,
-    timeout: float = 30.0,
+    timeout: float = PATIENCE,
     every: float = 0.02,
 ) -> T:
     """The first truthy value of `check`; after `timeout` seconds, an error with the last one.

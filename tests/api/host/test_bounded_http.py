@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 from support.cluster.coordinator_process import coordinator, url_of
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 MIB = 1024 * 1024
 SPEC = {"name": "x", "task": {"name": "digits"}}
@@ -78,7 +78,7 @@ def test_endless_head_takes_no_memory(
             attacker.sendall(begin)
             sent = flood(attacker, piece * 64, 128 * MIB)
             found = used.memory_info().rss - before
-            assert httpx.get(f"{url}/healthz", timeout=10).is_success
+            assert httpx.get(f"{url}/healthz", timeout=PATIENCE).is_success
         assert sent < 64 * MIB, "the connection ended"
         assert found < 24 * MIB
         with connected(url) as attacker:
@@ -238,7 +238,7 @@ def test_handshakes_of_an_address_are_limited(
             with contextlib.suppress(ConnectionResetError):
                 assert b"HTTP" not in plain.recv(1000)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
 

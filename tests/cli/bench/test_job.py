@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
-from support.cluster.up import PATIENCE
 from support.forking import forks
+from support.waiting import PATIENCE
 from typer.main import get_command
 
 from trainhall.cli.base.errors import CliError, UsageError

@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.cluster.up import PATIENCE, Start, starter
+from support.cluster.up import Start, starter
 from support.nodes.certificates import Authority
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.api.host.credentials import admin_token
 from trainhall.cli.base.client import Client
@@ -84,7 +84,7 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
     again.ready()
     # The node may still count as ready from before, sooner than this is said.
     said = f"Resuming 1 unfinished job: paced ({job})\n"
-    eventually("what it goes on with", lambda: said in again.printed, timeout=PATIENCE)
+    eventually("what it goes on with", lambda: said in again.printed)
     path = f"/training/jobs/{job}"
     assert len(again.get("/cluster/nodes")["items"]) == 1
 
@@ -98,17 +98,17 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
         events = again.get(f"{path}/events", limit=500)["items"]
         return [e["reason"] for e in events if e["attempt"] == attempt]
 
-    step = int(eventually("the job to go on", progresses, timeout=PATIENCE).group(1))
+    step = int(eventually("the job to go on", progresses).group(1))
     first = lines_of(1)
     assert f"stopped at step {step} and saved" in first
     assert f"the agent on {socket.gethostname()} was stopped; the ranks saved first" in first[-1]
-    eventually("steps", lambda: again.get(path)["step"] > step + 5, timeout=PATIENCE)
+    eventually("steps", lambda: again.get(path)["step"] > step + 5)
     (series,) = again.get(f"/metrics/jobs/{job}", names="loss", max_points=1_000_000)["series"]
     steps = [point["step"] for point in series["points"]]
     assert steps == list(range(1, len(steps) + 1)), "nothing was lost"
     again.process.kill()
     again.process.wait()
-    eventually("everything to end", lambda: not again.left(), timeout=PATIENCE)
+    eventually("everything to end", lambda: not again.left())
 
 
 def test_up_restarts_dead_processes(start: Start) -> None:
@@ -157,7 +157,7 @@ def test_up_keeps_running_after_demo(start: Start, tmp_path: Path) -> None:
     (tmp_path / "quick.yaml").write_text(QUICK)
     up = start("--demo", str(tmp_path / "quick.yaml"))
     progresses = f"Trainhall is still at {up.url()}; Ctrl-C stops it.\n"
-    eventually("it to say so", lambda: up.printed.endswith(progresses), timeout=PATIENCE)
+    eventually("it to say so", lambda: up.printed.endswith(progresses))
     assert up.printed.startswith("Starting the coordinator …\n")
     # It is at another port than where they look.
     assert f"To use it from other commands: `export TRAINHALL_URL={up.url()}`\n" in up.printed
@@ -205,7 +205,7 @@ def test_up_over_tls(start: Start, tmp_path: Path) -> None:
         def nodes() -> list[Any]:
             return list(http.get("/cluster/nodes").json()["items"])
 
-        eventually("the node", lambda: [n["state"] for n in nodes()] == ["ready"], timeout=PATIENCE)
+        eventually("the node", lambda: [n["state"] for n in nodes()] == ["ready"])
         (node,) = nodes()
         yaml = {"Content-Type": "application/yaml"}
         job = http.post("/training/jobs", content=QUICK, headers=yaml).json()["id"]

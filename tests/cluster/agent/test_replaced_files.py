@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from support.cluster.agent_process import launch_of, until
+from support.waiting import PATIENCE
 
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.coordinator_link.http_api import Source
@@ -26,8 +27,6 @@ from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Command
 from trainhall.training.link.regular_file import read_regular
 from trainhall.training.link.status import RankState, ShimStatus
-
-PATIENCE = 20.0
 
 
 def leave_pipe(path: Path) -> None:

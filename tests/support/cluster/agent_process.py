@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import psutil
 from support.forking import forks
 from support.holds import with_tests
-from support.waiting import Pauses
+from support.waiting import PATIENCE, Pauses
 
 from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
@@ -50,7 +50,7 @@ class AgentProcess:
     def end(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=PATIENCE)
 
     def output(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
@@ -128,7 +128,7 @@ def script(folder: Path, text: str, *arguments: str, workers: int = 1, **recover
     return {**spec, "recovery": recovery} if recovery else spec
 
 
-async def until(what: str, check: Callable[[], T], *, seconds: float = 60.0) -> T:
+async def until(what: str, check: Callable[[], T], *, seconds: float = PATIENCE) -> T:
     """The first truthy value of `check`, without holding up the coordinator in this process."""
     deadline = asyncio.get_running_loop().time() + seconds
     pauses = Pauses(0.02)

@@ -16,7 +16,7 @@ from support.database import migrated_file
 from support.forking import forks
 from support.holds import with_tests
 from support.ports import reserve
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.api.host.credentials import admin_token
 
@@ -89,7 +89,7 @@ class Program:
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=20)
+            return self.process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.name} ignored SIGTERM:\n{self.output()}") from None
@@ -132,7 +132,7 @@ class Cluster:
             agent_env[forks.FORKED_SCRIPTS] = "1"
         self.agent = Program("agent", [], folder, agent_env)
         self.slots = slots
-        self.http = httpx.Client(timeout=10)
+        self.http = httpx.Client(timeout=PATIENCE)
 
     def _server_arguments(self) -> list[str]:
         data = str(self.folder / "coordinator")
@@ -152,7 +152,7 @@ class Cluster:
 
     def start_coordinator(self) -> None:
         self.coordinator.start()
-        eventually("the coordinator to be ready", self.is_ready, timeout=90)
+        eventually("the coordinator to be ready", self.is_ready)
         if token := admin_token(self.folder / "coordinator"):
             self.http.headers["Authorization"] = f"Bearer {token}"
 
@@ -196,7 +196,7 @@ class Cluster:
     def job(self, job_id: str) -> Any:
         return self.get(f"/training/jobs/{job_id}")
 
-    def wait_for(self, job_id: str, *states: str, timeout: float = 60) -> Any:
+    def wait_for(self, job_id: str, *states: str, timeout: float = PATIENCE) -> Any:
         def check() -> Any:
             job = self.job(job_id)
             if job["state"] in states:
@@ -211,7 +211,7 @@ class Cluster:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.story(job_id)}") from None
 
-    def wait_for_step(self, job_id: str, step: int, timeout: float = 60) -> int:
+    def wait_for_step(self, job_id: str, step: int, timeout: float = PATIENCE) -> int:
         def check() -> int | None:
             job = self.job(job_id)
             assert job["state"] not in FINAL, (

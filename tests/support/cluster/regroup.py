@@ -42,7 +42,7 @@ class Elastic(Run):
 
     def reach(self, step: int) -> None:
         try:
-            eventually(f"step {step}", lambda: self.step >= step, timeout=60)
+            eventually(f"step {step}", lambda: self.step >= step)
         except AssertionError as error:
             story = [f"{self.step=}", f"{self.status=}", f"{self.pids()=}", self.errors()]
             raise AssertionError("\n".join([str(error), *story])) from None
@@ -121,7 +121,7 @@ class Elastic(Run):
 
     def result(self) -> dict[str, Any]:
         """What a job that completes tells."""
-        eventually("the shim to end", lambda: self.process.poll() is not None, timeout=60)
+        eventually("the shim to end", lambda: self.process.poll() is not None)
         status = self.wait()
         assert status.outcome == "completed", (status, self.errors())
         return self.events("completed")[-1]

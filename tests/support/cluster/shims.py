@@ -10,7 +10,7 @@ from typing import Any
 from support.cluster.agent_process import launch_of
 from support.forking import forks
 from support.forking.forks import Fork
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.shim import folder_ipc
@@ -48,7 +48,7 @@ class Run:
         return ShimStatus.model_validate_json(self.folder.status.read_bytes())
 
     def wait(self) -> ShimStatus:
-        assert self.process.wait(timeout=60) == 0
+        assert self.process.wait(timeout=PATIENCE) == 0
         assert not processes.marked(self.folder.path)
         assert not folder_ipc.command_path(self.folder).exists()
         assert self.status.phase == "exited"

@@ -15,8 +15,6 @@ from support.cluster.web import bearer
 from support.forking import forks
 from support.waiting import eventually
 
-PATIENCE = 90.0
-"""Seconds, for a busy machine; on a quiet one everything ends within three."""
 PACED = """
 name: paced
 task: {name: synthetic, params: {step_seconds: 0.02}}
@@ -64,7 +62,7 @@ class Up:
             found = re.search(r"Trainhall is at (https?://\S+)", self.printed)
             return found.group(1) if found else None
 
-        return str(eventually("the URL", find, timeout=PATIENCE))
+        return str(eventually("the URL", find))
 
     def ready(self) -> str:
         """The URL, once the node is ready."""
@@ -74,7 +72,7 @@ class Up:
             assert self.process.poll() is None, self.printed
             return [n["state"] for n in self.get("/cluster/nodes")["items"]] == ["ready"]
 
-        eventually("the node", node_is_ready, timeout=PATIENCE)
+        eventually("the node", node_is_ready)
         return url
 
     def running_job(self, spec: str = PACED) -> str:
@@ -85,7 +83,7 @@ class Up:
         assert reply.status_code == 201, reply.text
         job = str(reply.json()["id"])
         path = f"/training/jobs/{job}"
-        eventually("steps", lambda: self.get(path)["step"] > 5, timeout=PATIENCE)
+        eventually("steps", lambda: self.get(path)["step"] > 5)
         return job
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -124,7 +124,7 @@ def test_warm_parent_ends_with_the_agent(tmp_path: Path) -> None:
     try:
         assert parent.read() == {"ready": True}
         parent.close()
-        assert parent.process.wait(timeout=20) == 0
+        assert parent.process.wait(timeout=PATIENCE) == 0
     finally:
         parent.process.kill()
         parent.process.wait()
@@ -141,6 +141,6 @@ def test_warm_parent_reports_missing_torch(tmp_path: Path) -> None:
         assert answer["missing"]
         assert "libcudart.so.13: not found" in answer["error"]
         assert "pip install 'trainhall[train]'" in answer["error"]
-        assert parent.process.wait(timeout=20) == 1
+        assert parent.process.wait(timeout=PATIENCE) == 1
     finally:
         parent.close()

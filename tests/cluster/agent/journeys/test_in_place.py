@@ -281,7 +281,7 @@ def test_survivor_stuck_in_its_step_is_replaced(start: Start, tmp_path: Path) ->
     stuck = tmp_path / "stuck"
     spec = dying(steps=10_000, by=0, at="stepping", before=60, mark=str(stuck))
     run = start({**spec, "recovery": {"hang_seconds": 0}}, 3)
-    eventually("it is stuck", stuck.exists, timeout=60)
+    eventually("it is stuck", stuck.exists)
     run.kill(1)
     run.wait_for_failed_ranks(1)
     run.regroup([0, 1, 2])
@@ -322,7 +322,7 @@ def test_regroup_loses_no_step_with_gloos_message(start: Start, tmp_path: Path, 
 
     no_rank = 9
     undisturbed, run = start(spec(no_rank), 2), start(spec(0), 2)
-    eventually("a message is lost", mark.exists, timeout=60)
+    eventually("a message is lost", mark.exists)
     before = run.pids()
     run.kill(1)
     run.wait_for_failed_ranks(1)

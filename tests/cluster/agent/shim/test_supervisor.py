@@ -12,7 +12,7 @@ import psutil
 import pytest
 from support.cluster.agent_process import launch_of, script
 from support.cluster.shims import Run
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.shim import folder_ipc
@@ -232,12 +232,12 @@ while not os.path.exists(sys.argv[2]):
     one.wait_for_output(b"1")
     assert folder_ipc.read_claim(one.folder) is folder_ipc.Claim.HELD
     second = one.start()
-    assert second.wait(timeout=20) == 0
+    assert second.wait(timeout=PATIENCE) == 0
     gate.touch()
     assert one.wait().outcome is Outcome.COMPLETED
     assert folder_ipc.read_claim(one.folder) is folder_ipc.Claim.RELEASED
     third = one.start()
-    assert third.wait(timeout=20) == 0
+    assert third.wait(timeout=PATIENCE) == 0
     for late in (second, third):
         late.stdin.close()
     assert ledger.read_text() == "x"
@@ -315,7 +315,7 @@ def test_forked_ranks_are_distinguishable(run: Any, tmp_path: Path) -> None:
         assert ranks == {n: f"rank {n} {launch.job_id}"[:15] for n in ("0", "1")}
     finally:
         shim.terminate()
-        assert shim.wait(timeout=20) == 0
+        assert shim.wait(timeout=PATIENCE) == 0
 
 
 def _three(folder: AttemptFolder) -> set[int] | None:
