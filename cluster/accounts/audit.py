@@ -16,9 +16,10 @@ from trainhall.cluster.access import audit
 from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
+from trainhall.cluster.accounts.users import visible_users
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.db.accounts import AuditEntry
+from trainhall.db.accounts import AuditEntry, User
 from trainhall.db.views import Page, Time, View
 
 log = structlog.get_logger(__name__)
@@ -36,6 +37,9 @@ COUNTED_CALLERS = 1000
 """Callers whose refusals are counted by name; the others together."""
 GATHER_SECONDS = 0.1
 
+ANOTHER_USER = "another user"
+"""Name of a user in what others read, who do not see them."""
+
 Outcome = Literal["done", "unauthenticated", "forbidden"]
 
 
@@ -45,7 +49,8 @@ class AuditRecord(View):
     id: int
     time: Time
     user: str | None
-    """Null: the credential was not known."""
+    """Null: the credential was not known. `another user`: one who was refused, and whom you do not
+    see."""
     how: str
     """Credential: token, session, node (that of an agent), or none."""
     credential: str | None
@@ -177,6 +182,8 @@ class AuditService(Service):
             where.append(or_(AuditEntry.action == action, begins))
         equal = ((AuditEntry.user, user), (AuditEntry.project, project), (AuditEntry.object, name))
         where += [column == value for column, value in equal if value is not None]
+        if user is not None:
+            where += _named(self._caller)
         if since is not None:
             where.append(AuditEntry.time >= since)
         if until is not None:
@@ -185,8 +192,11 @@ class AuditService(Service):
         query = select(AuditEntry).where(*where).order_by(AuditEntry.id.desc()).limit(limit + 1)
         async with self._db.session() as session:
             rows = (await session.scalars(query)).all()
+            ids = [row.id for row in rows]
+            of_these = (AuditEntry.id.in_(ids), *_named(self._caller))
+            named = set(await session.scalars(select(AuditEntry.id).where(*of_these)))
         following = pagination.encode("audit", rows[limit - 1].id) if rows[limit:] else None
-        items = [AuditRecord.of(row) for row in rows[:limit]]
+        items = [_record(row, is_named=row.id in named) for row in rows[:limit]]
         return AuditPage(items=items, next_cursor=following)
 
     async def housekeep(self) -> None:
@@ -209,6 +219,22 @@ def _readable(caller: Principal, project: str | None) -> list[ColumnElement[bool
             f"to read the audit log takes the role maintainer of {where}, or an admin"
         )
     return [AuditEntry.project.in_(managed)]
+
+
+def _named(caller: Principal) -> list[ColumnElement[bool]]:
+    """Return the conditions of rows that name their user: a refused stranger has no name for the
+    maintainers of what they looked for."""
+    if caller.is_admin:
+        return []
+    known = select(User.name).where(*visible_users(caller))
+    is_known = or_(AuditEntry.user.is_(None), AuditEntry.user.in_(known))
+    return [or_(AuditEntry.outcome == audit.DONE, is_known)]
+
+
+def _record(row: AuditEntry, *, is_named: bool) -> AuditRecord:
+    if is_named:
+        return AuditRecord.of(row)
+    return AuditRecord.of(row, user=ANOTHER_USER, credential=None, address=None)
 
 
 class _Refusals:

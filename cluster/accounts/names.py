@@ -12,7 +12,7 @@ from trainhall.cluster.errors import ConflictError, InvalidValueError
 MAX_NAME = 128
 _FORBIDDEN = frozenset("/\\:")
 """A name is a segment of a path, and `group:NAME` is a member of a project."""
-RESERVED = frozenset({".", "..", "me"})
+RESERVED = frozenset({".", "..", "me", "another user"})
 
 
 def composed(name: str) -> str:

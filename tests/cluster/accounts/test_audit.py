@@ -4,6 +4,7 @@ kept."""
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 
 import pytest
 from sqlalchemy import select
@@ -19,7 +20,7 @@ from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import SystemIds
 from trainhall.cluster.service import ServiceContext
-from trainhall.db.accounts import AuditEntry
+from trainhall.db.accounts import AuditEntry, Member, Project, User
 from trainhall.db.database import Database
 
 MARIA = Principal("maria", False, "token", credential="ci", address="192.0.2.7")
@@ -143,6 +144,32 @@ async def test_floods_without_credential_hide_no_user(
     rows = await rows_of(database)
     assert len(rows) == audit.REFUSALS + 1
     assert rows[-1].user == "maria"
+
+
+async def test_maintainer_reads_no_names_of_foreign_users(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    async with database.transaction() as session:
+        session.add(Project(name="vision", limits={}, created_at=clock.now()))
+        session.add_all(
+            User(id=name, name=name, is_admin=False, created_at=clock.now())
+            for name in ("maria", "anna", "otto")
+        )
+        await session.flush()
+        session.add(Member(id="1", project="vision", user_id="anna", role="viewer"))
+        record(session, ADMIN, "job.cancel", clock.now(), name="job1", project="vision")
+    for name in ("anna", "otto"):
+        caller = Principal(name, False, "token", name, credential="ci")
+        service.refused(replace(refusal(caller=caller), project="vision"))
+    reader = replace(MARIA, user_id="maria", roles=MappingProxyType({"vision": Role.MAINTAINER}))
+    limited = service.limited_to(reader)
+    rows = (await limited.list()).items
+    assert [(row.user, row.credential, row.address) for row in rows] == [
+        ("another user", None, None), ("anna", "ci", "192.0.2.7"), ("root", None, None)
+    ]  # fmt: skip
+    for name, found in (("otto", 0), ("another user", 0), ("anna", 1), ("root", 1)):
+        assert len((await limited.list(user=name)).items) == found, name
+    assert [row.user for row in (await service.list()).items] == ["otto", "anna", "root"]
 
 
 async def test_old_rows_are_deleted(
