@@ -11,9 +11,9 @@ import {
 import { useJobChange } from "./api/jobs";
 import { useRights } from "./api/rights";
 import { isFinished, type Job } from "./api/types";
+import { ConfirmedCommand } from "./dialogs/confirm";
 import { RowLink } from "./table/row-link";
 import { Command } from "./ui/command";
-import { Confirm } from "./ui/confirm";
 import icons from "./ui/icon.module.css";
 import { AgainIcon, ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "./ui/icons";
 import { ButtonLink } from "./ui/links";
@@ -97,23 +97,16 @@ function PutAway({ job }: Pick<Props, "job">) {
         refused={job.refused_commands[archives ? "archive" : "unarchive"]}
         onClick={() => change.mutate({ path, body: { archived: archives } })}
       />
-      <Confirm
+      <ConfirmedCommand
+        label="Delete"
+        icon={<TrashIcon />}
+        busy={busy}
+        refused={job.refused_commands.delete}
         title={`Delete ${job.name} for good?`}
         text="Its events, metrics, logs and checkpoints go with it, and there is no way back. To hide it from lists and keep everything, archive it instead."
         action="Delete job"
         onConfirm={() => remove.mutate({ path })}
-      >
-        {(ask) => (
-          <Command
-            label="Delete"
-            icon={<TrashIcon />}
-            danger
-            busy={busy}
-            refused={job.refused_commands.delete}
-            onClick={ask}
-          />
-        )}
-      </Confirm>
+      />
     </>
   );
 }
@@ -155,25 +148,18 @@ function Running({ job, compact }: Required<Props>) {
           onClick={() => pause.mutate({ path })}
         />
       )}
-      <Confirm
+      <ConfirmedCommand
+        label="Cancel"
+        name={nameOf("Cancel")}
+        icon={<CancelIcon />}
+        compact={compact}
+        busy={busy}
+        refused={refused.cancel}
         title={`Cancel ${job.name}?`}
         text="This stops all ranks now without saving. Saved checkpoints are kept. To save a checkpoint and continue later, pause the job instead."
         action="Cancel job"
         onConfirm={() => cancel.mutate({ path })}
-      >
-        {(ask) => (
-          <Command
-            label="Cancel"
-            name={nameOf("Cancel")}
-            icon={<CancelIcon />}
-            compact={compact}
-            danger
-            busy={busy}
-            refused={refused.cancel}
-            onClick={ask}
-          />
-        )}
-      </Confirm>
+      />
     </Group>
   );
 }

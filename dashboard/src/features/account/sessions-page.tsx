@@ -2,13 +2,11 @@ import { Stack, Text } from "@mantine/core";
 import type { Session } from "@/client";
 import { itemsOf } from "@/shared/api/pages";
 import { PageHeading } from "@/shared/page/heading";
-import { LoadMore } from "@/shared/page/load-more";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { commandsColumn, LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Command } from "@/shared/ui/command";
 import { Empty } from "@/shared/ui/empty";
-import { Pending } from "@/shared/ui/problem";
 import { Ago, Moment } from "@/shared/ui/time";
 import { useEndSession, useSessions } from "./api";
 import { browserOf } from "./browsers";
@@ -23,21 +21,15 @@ export default function SessionsPage() {
       <Text size="sm" c="dimmed">
         Browsers in which you are logged in. End those that you do not know.
       </Text>
-      <Pending query={list} what="your sessions" height={160} />
-      {list.data && sessions.length === 0 ? (
-        <Empty title="No sessions">You are logged in to no browser.</Empty>
-      ) : null}
-      {sessions.length > 0 ? (
-        <Table
-          label="Sessions"
-          columns={COLUMNS}
-          rows={sessions}
-          rowKey={({ id }) => id}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
-      <LoadMore list={list} />
+      <LoadedTable
+        list={list}
+        rows={sessions}
+        what="your sessions"
+        empty={<Empty title="No sessions">You are logged in to no browser.</Empty>}
+        label="Sessions"
+        columns={COLUMNS}
+        rowKey={({ id }) => id}
+      />
     </Stack>
   );
 }
@@ -57,21 +49,17 @@ const COLUMNS: Column<Session>[] = [
   {
     id: "created",
     header: "Logged in",
+    short: true,
     cell: ({ created_at }) => <Ago value={created_at} />,
   },
-  { id: "used", header: "Last use", cell: ({ used_at }) => <Ago value={used_at} /> },
+  { id: "used", header: "Last use", short: true, cell: ({ used_at }) => <Ago value={used_at} /> },
   {
     id: "expires",
     header: "Ends",
+    short: true,
     cell: ({ expires_at }) => <Moment value={expires_at} precision="minutes" />,
   },
-  {
-    id: "commands",
-    header: "Commands",
-    hidden: true,
-    right: true,
-    cell: (session) => <End session={session} />,
-  },
+  commandsColumn((session) => <End session={session} />),
 ];
 
 function End({ session: { id, client, current } }: { session: Session }) {

@@ -1,10 +1,11 @@
-import { NativeSelect, TextInput } from "@mantine/core";
+import { NativeSelect } from "@mantine/core";
 import { useState } from "react";
+import type { CreateTokenData } from "@/client";
 import { useMe } from "@/shared/api/login";
 import { ROLES, rolesUpTo } from "@/shared/api/rights";
-import type { Role } from "@/shared/api/types";
-import { Dialog } from "@/shared/ui/dialog";
-import { Problem } from "@/shared/ui/problem";
+import { NameInput } from "@/shared/dialogs/name-input";
+import { ProjectSelect } from "@/shared/dialogs/project-select";
+import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { useTokenCommands } from "./api";
 
 const DAY_MS = 86_400_000;
@@ -20,66 +21,46 @@ interface Props {
 export function TokenForm({ onClose, onCreated }: Props) {
   const projects = useMe().data?.projects ?? [];
   const { create } = useTokenCommands();
-  const [name, setName] = useState("");
+  const [text, setText] = useState("");
   const [reach, setReach] = useState("");
   const [project, setProject] = useState("");
   const [days, setDays] = useState("90");
+  const [now] = useState(Date.now);
+  const name = text.trim();
   const own = projects.find((each) => each.name === project)?.role;
   const roles = own === undefined ? ROLES : rolesUpTo(own);
   const role = roles.find((each) => each === reach);
   const onlyMetrics = reach === METRICS;
+  const body: CreateTokenData["body"] = {
+    name,
+    expires_at: new Date(now + Number(days) * DAY_MS).toISOString(),
+    ...(onlyMetrics ? { scopes: [METRICS] } : {}),
+    ...(project === "" || onlyMetrics ? {} : { project }),
+    ...(role === undefined ? {} : { role }),
+  };
   return (
-    <Dialog
+    <RequestDialog
       title="New API token"
       action="Create token"
-      busy={create.isPending}
-      disabled={name.trim() === ""}
+      request={create}
+      body={name === "" ? null : { body }}
+      failure="Could not create the token"
+      onDone={({ token }) => onCreated(token)}
       onClose={onClose}
-      onSubmit={() =>
-        create.mutate(
-          {
-            body: {
-              name: name.trim(),
-              expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString(),
-              ...(onlyMetrics ? { scopes: [METRICS] } : {}),
-              ...(project === "" || onlyMetrics ? {} : { project }),
-              ...(role === undefined ? {} : { role }),
-            },
-          },
-          { onSuccess: ({ token }) => onCreated(token) },
-        )
-      }
     >
-      <TextInput
-        label="Name"
-        description="What it is for"
-        placeholder="ci"
-        value={name}
-        maxLength={128}
-        autoComplete="off"
-        onChange={({ currentTarget }) => setName(currentTarget.value)}
-        data-autofocus
-      />
+      <NameInput description="What it is for" placeholder="ci" value={text} onChange={setText} />
       <NativeSelect
         label="Allows at most"
         value={reach}
         onChange={({ currentTarget }) => setReach(currentTarget.value)}
         data={[
           { value: "", label: "What you may" },
-          ...roles.map((each: Role) => ({ value: each, label: `The role ${each}` })),
+          ...roles.map((each) => ({ value: each, label: `The role ${each}` })),
           { value: METRICS, label: "Reading /metrics, for Prometheus" },
         ]}
       />
       {onlyMetrics || projects.length === 0 ? null : (
-        <NativeSelect
-          label="Project"
-          value={project}
-          onChange={({ currentTarget }) => setProject(currentTarget.value)}
-          data={[
-            { value: "", label: "All of yours" },
-            ...projects.map((each) => ({ value: each.name, label: each.name })),
-          ]}
-        />
+        <ProjectSelect none="All of yours" value={project} onChange={setProject} />
       )}
       <NativeSelect
         label="Expires in"
@@ -87,7 +68,6 @@ export function TokenForm({ onClose, onCreated }: Props) {
         onChange={({ currentTarget }) => setDays(currentTarget.value)}
         data={LIVES.map((each) => ({ value: String(each), label: `${each} days` }))}
       />
-      {create.error ? <Problem error={create.error} what="Could not create the token" /> : null}
-    </Dialog>
+    </RequestDialog>
   );
 }

@@ -4,16 +4,13 @@ import type { ApiToken } from "@/client";
 import { useMe } from "@/shared/api/login";
 import { itemsOf } from "@/shared/api/pages";
 import { CopyButton } from "@/shared/copy/copy-button";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
 import { PageHeading } from "@/shared/page/heading";
-import { LoadMore } from "@/shared/page/load-more";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { commandsColumn, LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
-import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
 import { Empty } from "@/shared/ui/empty";
 import { AlertIcon, PlusIcon } from "@/shared/ui/icons";
-import { Pending } from "@/shared/ui/problem";
 import { Ago, Moment } from "@/shared/ui/time";
 import { useTokenCommands, useTokens } from "./api";
 import { reachText } from "./reach";
@@ -36,21 +33,15 @@ export default function TokensPage() {
         A program sends a token instead of a login, as <Code>TRAINHALL_TOKEN</Code> or{" "}
         <Code>Authorization: Bearer TOKEN</Code>. It may do what you may, or less.
       </Text>
-      <Pending query={list} what="your API tokens" height={160} />
-      {list.data && tokens.length === 0 ? (
-        <Empty title="No API tokens">Create one for a program, a notebook or CI.</Empty>
-      ) : null}
-      {tokens.length > 0 ? (
-        <Table
-          label="API tokens"
-          columns={COLUMNS}
-          rows={tokens}
-          rowKey={({ id }) => id}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
-      <LoadMore list={list} />
+      <LoadedTable
+        list={list}
+        rows={tokens}
+        what="your API tokens"
+        empty={<Empty title="No API tokens">Create one for a program, a notebook or CI.</Empty>}
+        label="API tokens"
+        columns={COLUMNS}
+        rowKey={({ id }) => id}
+      />
       {creating ? (
         <TokenForm
           onClose={() => setCreating(false)}
@@ -97,25 +88,26 @@ function Created({ token, onClose }: { token: string; onClose: () => void }) {
 const COLUMNS: Column<ApiToken>[] = [
   { id: "name", header: "Token", rowHeader: true, cell: ({ name }) => <b>{name}</b> },
   { id: "reach", header: "Allows", cell: (token) => <Reach token={token} /> },
-  { id: "created", header: "Created", cell: ({ created_at }) => <Ago value={created_at} /> },
+  {
+    id: "created",
+    header: "Created",
+    short: true,
+    cell: ({ created_at }) => <Ago value={created_at} />,
+  },
   {
     id: "used",
     header: "Last use",
+    short: true,
     cell: ({ used_at }) => (used_at === null ? "never" : <Ago value={used_at} />),
   },
   {
     id: "expires",
     header: "Expires",
+    short: true,
     cell: ({ expires_at }) =>
       expires_at === null ? "never" : <Moment value={expires_at} precision="minutes" />,
   },
-  {
-    id: "commands",
-    header: "Commands",
-    hidden: true,
-    right: true,
-    cell: (token) => <Revoke token={token} />,
-  },
+  commandsColumn((token) => <Revoke token={token} />),
 ];
 
 function Reach({ token }: { token: ApiToken }) {
@@ -126,21 +118,14 @@ function Reach({ token }: { token: ApiToken }) {
 function Revoke({ token: { id, name } }: { token: ApiToken }) {
   const { revoke } = useTokenCommands();
   return (
-    <Confirm
+    <ConfirmedCommand
+      label="Revoke"
+      name={`Revoke ${name}`}
+      busy={revoke.isPending}
       title={`Revoke ${name}?`}
       text="Programs that use it are refused from now on."
       action="Revoke token"
       onConfirm={() => revoke.mutate({ path: { token_id: id } })}
-    >
-      {(ask) => (
-        <Command
-          label="Revoke"
-          name={`Revoke ${name}`}
-          danger
-          busy={revoke.isPending}
-          onClick={ask}
-        />
-      )}
-    </Confirm>
+    />
   );
 }

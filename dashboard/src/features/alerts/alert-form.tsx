@@ -14,7 +14,7 @@ import { useState } from "react";
 import type { Condition, NewAlert, NewScope, NewTarget } from "@/client";
 import type { Alert } from "@/shared/api/types";
 import { CopyButton } from "@/shared/copy/copy-button";
-import { Dialog } from "@/shared/ui/dialog";
+import { Dialog } from "@/shared/dialogs/dialog";
 import { Problem } from "@/shared/ui/problem";
 import { useChangeAlert, useCreateAlert } from "./api/alerts";
 import { CONDITIONS, SCOPES, TARGETS } from "./conditions";

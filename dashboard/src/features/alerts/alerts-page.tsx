@@ -2,13 +2,13 @@ import { Alert as Box, Button, Code, Group, Stack, Text } from "@mantine/core";
 import { useState } from "react";
 import { itemsOf } from "@/shared/api/pages";
 import type { Alert } from "@/shared/api/types";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
 import { useNotificationPermission } from "@/shared/live/notifications";
 import { PageHeading } from "@/shared/page/heading";
 import { LoadMore } from "@/shared/page/load-more";
 import { type Column, Table } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
 import { Empty } from "@/shared/ui/empty";
 import { PauseIcon, PlayIcon, PlusIcon, TrashIcon } from "@/shared/ui/icons";
 import { Pending } from "@/shared/ui/problem";
@@ -151,24 +151,17 @@ function Commands({ alert, onLog }: { alert: Alert; onLog: () => void }) {
         busy={busy}
         onClick={() => enable(!enabled)}
       />
-      <Confirm
+      <ConfirmedCommand
+        label="Delete"
+        name={`Delete ${name}`}
+        icon={<TrashIcon />}
+        compact
+        busy={busy}
         title={`Delete ${name}?`}
         text="Messages that were not delivered are not sent any more. The log is deleted, too."
         action="Delete the alert"
         onConfirm={remove}
-      >
-        {(ask) => (
-          <Command
-            label="Delete"
-            name={`Delete ${name}`}
-            icon={<TrashIcon />}
-            compact
-            danger
-            busy={busy}
-            onClick={ask}
-          />
-        )}
-      </Confirm>
+      />
     </Group>
   );
 }

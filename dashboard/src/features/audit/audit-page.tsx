@@ -7,12 +7,10 @@ import { listAuditInfiniteOptions } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, itemsOf } from "@/shared/api/pages";
 import { timeZone } from "@/shared/format";
 import { PageHeading } from "@/shared/page/heading";
-import { LoadMore } from "@/shared/page/load-more";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
-import { Pending } from "@/shared/ui/problem";
 import { SearchField } from "@/shared/ui/search-field";
 import { Moment } from "@/shared/ui/time";
 import { changesOf, credentialText, outcomeText } from "./records";
@@ -65,21 +63,15 @@ export default function AuditPage() {
           }
         />
       </Group>
-      <Pending query={list} what="the audit log" height={240} />
-      {list.data && records.length === 0 ? (
-        <Empty title="Nothing found">Change the filters.</Empty>
-      ) : null}
-      {records.length > 0 ? (
-        <Table
-          label="Audit log"
-          columns={columns}
-          rows={records}
-          rowKey={({ id }) => id}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
-      <LoadMore list={list} />
+      <LoadedTable
+        list={list}
+        rows={records}
+        what="the audit log"
+        empty={<Empty title="Nothing found">Change the filters.</Empty>}
+        label="Audit log"
+        columns={columns}
+        rowKey={({ id }) => id}
+      />
     </Stack>
   );
 }
@@ -99,6 +91,7 @@ const columnsIn = (zone: string): Column<AuditRecord>[] => [
   {
     id: "time",
     header: `Time (${zone})`,
+    short: true,
     cell: ({ time }) => <Moment value={time} zone={zone} precision="seconds" />,
   },
   {
@@ -111,7 +104,7 @@ const columnsIn = (zone: string): Column<AuditRecord>[] => [
       </>
     ),
   },
-  { id: "action", header: "Action", cell: ({ action }) => <code>{action}</code> },
+  { id: "action", header: "Action", short: true, cell: ({ action }) => <code>{action}</code> },
   { id: "object", header: "Object", cell: ({ object }) => object ?? "" },
   { id: "project", header: "Project", cell: ({ project }) => project ?? "" },
   {

@@ -2,9 +2,9 @@ import { Text, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { useRights } from "@/shared/api/rights";
 import type { ClusterNode } from "@/shared/api/types";
+import { Dialog } from "@/shared/dialogs/dialog";
 import { plural } from "@/shared/format";
 import { Command } from "@/shared/ui/command";
-import { Dialog } from "@/shared/ui/dialog";
 import { useSetDrained } from "./api/nodes";
 import { jobsOn } from "./node-sums";
 

@@ -2,11 +2,10 @@ import { Button, Group, Stack, Text, Title } from "@mantine/core";
 import { useState } from "react";
 import { useRights } from "@/shared/api/rights";
 import type { ClusterNode } from "@/shared/api/types";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
 import { bytes, percent, plural } from "@/shared/format";
 import { JobLink } from "@/shared/owners/job-link";
 import { lazyComponent } from "@/shared/page/lazy-component";
-import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
 import { OpenIcon } from "@/shared/ui/icons";
 import { Meter } from "@/shared/ui/meter";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -82,23 +81,16 @@ export function NodeCard({ node, onClose }: Props) {
         </Text>
         <Group gap="xs">
           <DrainButton node={node} />
-          <Confirm
+          <ConfirmedCommand
+            label="Remove"
+            name={`Remove ${node.name}`}
+            busy={remove.isPending}
+            refused={admin ?? node.refused_commands.remove}
             title={`Remove ${node.name}?`}
             text={<Consequences node={node} />}
             action="Remove node"
             onConfirm={() => remove.mutate({ path: { node_id: node.id } })}
-          >
-            {(ask) => (
-              <Command
-                label="Remove"
-                name={`Remove ${node.name}`}
-                danger
-                busy={remove.isPending}
-                refused={admin ?? node.refused_commands.remove}
-                onClick={ask}
-              />
-            )}
-          </Confirm>
+          />
           <Button
             size="xs"
             variant="default"

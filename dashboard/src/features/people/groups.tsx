@@ -1,57 +1,57 @@
-import { Button, Group, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Button, Group, Stack, Text } from "@mantine/core";
 import { useState } from "react";
 import type { Group as UserGroup } from "@/client";
 import { useRights } from "@/shared/api/rights";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
+import { NameDialog } from "@/shared/dialogs/name-dialog";
+import { NameInput } from "@/shared/dialogs/name-input";
+import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { plural } from "@/shared/format";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { Section } from "@/shared/page/section";
+import { commandsColumn, LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
-import { Dialog } from "@/shared/ui/dialog";
 import { PlusIcon, TrashIcon } from "@/shared/ui/icons";
-import { Pending, Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { useGroupCommands, useGroupMembers, useGroups } from "./api";
 
 /** Groups of users, which have roles in projects together. */
 export function Groups() {
   const groups = useGroups();
+  const { create } = useGroupCommands();
   const { admin: refused } = useRights();
   const [open, setOpen] = useState<"new" | { members: string } | null>(null);
   const close = () => setOpen(null);
   return (
-    <section aria-labelledby="groups">
-      <Group gap="sm" mb="xs">
-        <Title order={2} size="h4" id="groups">
-          Groups
-        </Title>
+    <Section
+      title="Groups"
+      command={
         <Command
           label="New group"
           icon={<PlusIcon />}
           refused={refused}
           onClick={() => setOpen("new")}
         />
-      </Group>
-      <Pending query={groups} what="the groups" height={80} />
-      {groups.data?.length === 0 ? (
-        <Text size="sm" c="dimmed">
-          None. A group has roles in projects, which count for all who are in it.
-        </Text>
-      ) : null}
-      {groups.data?.length ? (
-        <Table
-          label="Groups"
-          columns={columnsOf((members) => setOpen({ members }), refused)}
-          rows={groups.data}
-          rowKey={({ name }) => name}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
-      {open === "new" ? <NewGroup onClose={close} /> : null}
+      }
+    >
+      <LoadedTable
+        list={groups}
+        rows={groups.data}
+        what="the groups"
+        empty={
+          <Text size="sm" c="dimmed">
+            None. A group has roles in projects, which count for all who are in it.
+          </Text>
+        }
+        label="Groups"
+        columns={columnsOf((members) => setOpen({ members }), refused)}
+        rowKey={({ name }) => name}
+      />
+      {open === "new" ? <NameDialog what="group" create={create} onClose={close} /> : null}
       {open !== null && open !== "new" ? (
         <GroupMembers group={open.members} refused={refused} onClose={close} />
       ) : null}
-    </section>
+    </Section>
   );
 }
 
@@ -61,102 +61,68 @@ const columnsOf = (
 ): Column<UserGroup>[] => [
   { id: "name", header: "Group", rowHeader: true, cell: ({ name }) => <b>{name}</b> },
   { id: "members", header: "Users", cell: ({ members }) => plural(members, "user") },
-  {
-    id: "commands",
-    header: "Commands",
-    hidden: true,
-    right: true,
-    cell: ({ name }) => (
-      <Group gap={4} justify="flex-end">
-        <Button
-          size="xs"
-          variant="default"
-          aria-label={`Users of ${name}`}
-          onClick={() => onMembers(name)}
-        >
-          Users
-        </Button>
-        <Delete group={name} refused={refused} />
-      </Group>
-    ),
-  },
+  commandsColumn(({ name }) => (
+    <Group gap={4} justify="flex-end">
+      <Button
+        size="xs"
+        variant="default"
+        aria-label={`Users of ${name}`}
+        onClick={() => onMembers(name)}
+      >
+        Users
+      </Button>
+      <Delete group={name} refused={refused} />
+    </Group>
+  )),
 ];
 
-function Delete({ group, refused }: { group: string; refused: string | null }) {
+interface GroupProps {
+  group: string;
+  refused: string | null;
+}
+
+function Delete({ group, refused }: GroupProps) {
   const { remove } = useGroupCommands();
   return (
-    <Confirm
+    <ConfirmedCommand
+      label="Delete"
+      name={`Delete group ${group}`}
+      icon={<TrashIcon />}
+      busy={remove.isPending}
+      refused={refused}
       title={`Delete group ${group}?`}
       text="Its users lose the roles that they have by it."
       action="Delete group"
       onConfirm={() => remove.mutate({ path: { group } })}
-    >
-      {(ask) => (
-        <Command
-          label="Delete"
-          name={`Delete group ${group}`}
-          icon={<TrashIcon />}
-          danger
-          busy={remove.isPending}
-          refused={refused}
-          onClick={ask}
-        />
-      )}
-    </Confirm>
+    />
   );
 }
 
-function NewGroup({ onClose }: { onClose: () => void }) {
-  const { create } = useGroupCommands();
-  const [name, setName] = useState("");
-  return (
-    <Dialog
-      title="New group"
-      action="Add group"
-      busy={create.isPending}
-      disabled={name.trim() === ""}
-      onClose={onClose}
-      onSubmit={() => create.mutate({ body: { name: name.trim() } }, { onSuccess: onClose })}
-    >
-      <TextInput
-        label="Name"
-        value={name}
-        maxLength={128}
-        autoComplete="off"
-        onChange={({ currentTarget }) => setName(currentTarget.value)}
-        data-autofocus
-      />
-      {create.error ? <Problem error={create.error} what="Could not add the group" /> : null}
-    </Dialog>
-  );
-}
-
-interface MembersProps {
-  group: string;
-  refused: string | null;
-  onClose: () => void;
-}
-
-function GroupMembers({ group, refused, onClose }: MembersProps) {
+function GroupMembers({ group, refused, onClose }: GroupProps & { onClose: () => void }) {
   const members = useGroupMembers(group);
   const { add, removeMember } = useGroupCommands();
   const [user, setUser] = useState("");
+  const name = user.trim();
   return (
-    <Dialog
+    <RequestDialog
       title={`Users of ${group}`}
       action="Add user"
-      busy={add.isPending}
-      disabled={refused !== null || user.trim() === ""}
+      request={add}
+      body={refused !== null || name === "" ? null : { path: { group, user: name } }}
+      failure="Could not add the user"
+      onDone={() => setUser("")}
       onClose={onClose}
-      onSubmit={() =>
-        add.mutate({ path: { group, user: user.trim() } }, { onSuccess: () => setUser("") })
-      }
     >
       <Pending query={members} what="its users" height={60} />
+      {members.data?.length === 0 ? (
+        <Text size="sm" c="dimmed">
+          No users.
+        </Text>
+      ) : null}
       <Stack component="ul" gap={4} m={0} p={0} aria-label={`Users of ${group}`}>
         {members.data?.map((member) => (
           <Group key={member.user} component="li" justify="space-between" wrap="nowrap">
-            <Text size="sm">
+            <Text size="sm" style={{ overflowWrap: "anywhere" }}>
               {member.user}
               {member.by_provider ? (
                 <Text span size="xs" c="dimmed">
@@ -167,7 +133,6 @@ function GroupMembers({ group, refused, onClose }: MembersProps) {
             </Text>
             <Command
               label={`Remove ${member.user} from ${group}`}
-              name={`Remove ${member.user} from ${group}`}
               icon={<TrashIcon />}
               compact
               danger
@@ -179,15 +144,12 @@ function GroupMembers({ group, refused, onClose }: MembersProps) {
         ))}
       </Stack>
       {refused === null ? (
-        <TextInput
-          label="User"
-          value={user}
-          autoComplete="off"
-          onChange={({ currentTarget }) => setUser(currentTarget.value)}
-          data-autofocus
-        />
-      ) : null}
-      {add.error ? <Problem error={add.error} what="Could not add the user" /> : null}
-    </Dialog>
+        <NameInput label="User" value={user} onChange={setUser} />
+      ) : (
+        <Text size="sm" c="dimmed">
+          {refused}
+        </Text>
+      )}
+    </RequestDialog>
   );
 }

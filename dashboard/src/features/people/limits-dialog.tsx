@@ -1,8 +1,7 @@
 import { Textarea, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { Project } from "@/client";
-import { Dialog } from "@/shared/ui/dialog";
-import { Problem } from "@/shared/ui/problem";
+import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { useProjectCommands } from "./api";
 import { parseLimit, parsePaths } from "./limits";
 
@@ -23,52 +22,38 @@ export function LimitsDialog({ project: { name, limits, configured }, onClose }:
   const [priority, setPriority] = useState(before.priority);
   const [paths, setPaths] = useState(before.paths);
   const numbers = { devices: parseLimit(devices), priority: parseLimit(priority) };
-  const wrong = (value: number | null | undefined) =>
-    value === undefined ? "must be an integer" : null;
-  const about = (field: string, description: string) =>
+  const isComplete = numbers.devices !== undefined && numbers.priority !== undefined;
+  // What stays is left out: without folders, a project need not allow all of them.
+  const changed = {
+    ...(devices !== before.devices && { devices: numbers.devices ?? null }),
+    ...(priority !== before.priority && { priority: numbers.priority ?? null }),
+    ...(paths !== before.paths && { paths: parsePaths(paths) }),
+  };
+  const about = (field: string, description = "Empty: no limit") =>
     configured.includes(field)
       ? { description: "Set in trainhall.toml", disabled: true }
       : { description };
   return (
-    <Dialog
+    <RequestDialog
       title={`Limits of ${name}`}
       action="Save limits"
-      busy={change.isPending}
-      disabled={numbers.devices === undefined || numbers.priority === undefined}
+      request={change}
+      body={isComplete ? { path: { name }, body: { limits: changed } } : null}
+      failure="Could not change the limits"
       onClose={onClose}
-      onSubmit={() =>
-        change.mutate(
-          {
-            path: { name },
-            body: {
-              limits: {
-                // What stays is left out: without folders, a project need not allow all of them.
-                ...(devices !== before.devices && { devices: numbers.devices ?? null }),
-                ...(priority !== before.priority && { priority: numbers.priority ?? null }),
-                ...(paths !== before.paths && { paths: parsePaths(paths) }),
-              },
-            },
-          },
-          { onSuccess: onClose },
-        )
-      }
     >
-      <TextInput
+      <LimitInput
         label="Most devices of a job"
-        {...about("devices", "Empty: no limit")}
-        inputMode="numeric"
+        {...about("devices")}
         value={devices}
-        error={wrong(numbers.devices)}
-        onChange={({ currentTarget }) => setDevices(currentTarget.value)}
+        onChange={setDevices}
         data-autofocus
       />
-      <TextInput
+      <LimitInput
         label="Highest priority"
-        {...about("priority", "Empty: no limit")}
-        inputMode="numeric"
+        {...about("priority")}
         value={priority}
-        error={wrong(numbers.priority)}
-        onChange={({ currentTarget }) => setPriority(currentTarget.value)}
+        onChange={setPriority}
       />
       <Textarea
         label="Folders of hosts that jobs may name"
@@ -78,8 +63,27 @@ export function LimitsDialog({ project: { name, limits, configured }, onClose }:
         value={paths}
         onChange={({ currentTarget }) => setPaths(currentTarget.value)}
       />
-      {change.error ? <Problem error={change.error} what="Could not change the limits" /> : null}
-    </Dialog>
+    </RequestDialog>
+  );
+}
+
+interface LimitProps {
+  label: string;
+  description: string;
+  disabled?: boolean;
+  value: string;
+  onChange: (value: string) => void;
+  "data-autofocus"?: true;
+}
+
+function LimitInput({ onChange, ...input }: LimitProps) {
+  return (
+    <TextInput
+      inputMode="numeric"
+      error={parseLimit(input.value) === undefined ? "must be an integer" : null}
+      onChange={({ currentTarget }) => onChange(currentTarget.value)}
+      {...input}
+    />
   );
 }
 

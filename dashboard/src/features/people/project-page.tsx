@@ -1,21 +1,24 @@
-import { Group, NativeSelect, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Group, NativeSelect, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Project, ProjectMember } from "@/client";
 import { ApiError } from "@/shared/api/problem";
 import { ROLES, useRights } from "@/shared/api/rights";
 import type { Role } from "@/shared/api/types";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
+import { NameInput } from "@/shared/dialogs/name-input";
+import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { PageHeading } from "@/shared/page/heading";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { Section } from "@/shared/page/section";
+import { commandsColumn, LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
-import { Dialog } from "@/shared/ui/dialog";
 import { NotFound } from "@/shared/ui/empty";
 import { PlusIcon, TrashIcon } from "@/shared/ui/icons";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
-import { Pending, Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
+import { Refusable } from "@/shared/ui/refusable";
 import { useMembers, useProject, useProjectCommands } from "./api";
 import { limitTexts } from "./limits";
 import { LimitsDialog } from "./limits-dialog";
@@ -27,6 +30,7 @@ export default function ProjectPage() {
   const { project: name } = route.useParams();
   useTitle(`Project ${name}`);
   const project = useProject(name);
+  const audit = useRights().inProject(name, "maintainer");
   if (project.error instanceof ApiError && project.error.status === 404) {
     return <NotFound what="project" id={name} />;
   }
@@ -40,9 +44,11 @@ export default function ProjectPage() {
           <ButtonLink to="/jobs" search={{ project: name }} size="xs" variant="default">
             Jobs
           </ButtonLink>
-          <ButtonLink to="/audit" search={{ project: name }} size="xs" variant="default">
-            Audit
-          </ButtonLink>
+          <Refusable refused={audit} label="Audit">
+            <ButtonLink to="/audit" search={{ project: name }} size="xs" variant="default">
+              Audit
+            </ButtonLink>
+          </Refusable>
           <Delete name={name} />
         </Group>
       </PageHeading>
@@ -58,26 +64,19 @@ function Delete({ name }: { name: string }) {
   const { admin } = useRights();
   const { remove } = useProjectCommands();
   return (
-    <Confirm
+    <ConfirmedCommand
+      label="Delete"
+      name={`Delete project ${name}`}
+      icon={<TrashIcon />}
+      busy={remove.isPending}
+      refused={admin ?? (name === DEFAULT ? "The default project stays." : null)}
       title={`Delete project ${name}?`}
       text="Its roles and service accounts go with it. A project that still has jobs, experiments or reports is not deleted."
       action="Delete project"
       onConfirm={() =>
         remove.mutate({ path: { name } }, { onSuccess: () => void navigate({ to: "/projects" }) })
       }
-    >
-      {(ask) => (
-        <Command
-          label="Delete"
-          name={`Delete project ${name}`}
-          icon={<TrashIcon />}
-          danger
-          busy={remove.isPending}
-          refused={admin ?? (name === DEFAULT ? "The default project stays." : null)}
-          onClick={ask}
-        />
-      )}
-    </Confirm>
+    />
   );
 }
 
@@ -86,13 +85,10 @@ function Limits({ project }: { project: Project }) {
   const { admin } = useRights();
   const texts = limitTexts(project.limits);
   return (
-    <section aria-labelledby="limits">
-      <Group gap="sm" mb={4}>
-        <Title order={2} size="h4" id="limits">
-          Limits
-        </Title>
-        <Command label="Change limits" refused={admin} onClick={() => setOpen(true)} />
-      </Group>
+    <Section
+      title="Limits"
+      command={<Command label="Change limits" refused={admin} onClick={() => setOpen(true)} />}
+    >
       <Text size="sm" c={texts.length > 0 ? undefined : "dimmed"}>
         {texts.length > 0 ? `${texts.join("; ")}.` : "None."}
       </Text>
@@ -104,7 +100,7 @@ function Limits({ project }: { project: Project }) {
         .
       </Text>
       {open ? <LimitsDialog project={project} onClose={() => setOpen(false)} /> : null}
-    </section>
+    </Section>
   );
 }
 
@@ -113,36 +109,32 @@ function Members({ name }: { name: string }) {
   const refused = useRights().inProject(name, "maintainer");
   const [adding, setAdding] = useState(false);
   return (
-    <section aria-labelledby="members">
-      <Group gap="sm" mb="xs">
-        <Title order={2} size="h4" id="members">
-          Members
-        </Title>
+    <Section
+      title="Members"
+      command={
         <Command
           label="Add a member"
           icon={<PlusIcon />}
           refused={refused}
           onClick={() => setAdding(true)}
         />
-      </Group>
-      <Pending query={members} what="the members" />
-      {members.data?.length === 0 ? (
-        <Text size="sm" c="dimmed">
-          No members. Admins reach every project.
-        </Text>
-      ) : null}
-      {members.data?.length ? (
-        <Table
-          label="Members"
-          columns={columnsOf(name, refused)}
-          rows={members.data}
-          rowKey={({ member }) => member}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
+      }
+    >
+      <LoadedTable
+        list={members}
+        rows={members.data}
+        what="the members"
+        empty={
+          <Text size="sm" c="dimmed">
+            No members. Admins reach every project.
+          </Text>
+        }
+        label="Members"
+        columns={columnsOf(name, refused)}
+        rowKey={({ member }) => member}
+      />
       {adding ? <AddMember project={name} onClose={() => setAdding(false)} /> : null}
-    </section>
+    </Section>
   );
 }
 
@@ -153,19 +145,14 @@ const columnsOf = (project: string, refused: string | null): Column<ProjectMembe
     rowHeader: true,
     cell: ({ member }) => <b>{member.replace(/^group:/, "")}</b>,
   },
-  { id: "kind", header: "Kind", cell: ({ kind }) => KINDS[kind] },
+  { id: "kind", header: "Kind", short: true, cell: ({ kind }) => KINDS[kind] },
   {
     id: "role",
     header: "Role",
+    short: true,
     cell: (member) => <RoleSelect project={project} of={member} refused={refused} />,
   },
-  {
-    id: "commands",
-    header: "Commands",
-    hidden: true,
-    right: true,
-    cell: (member) => <Remove project={project} of={member} refused={refused} />,
-  },
+  commandsColumn((member) => <Remove project={project} of={member} refused={refused} />),
 ];
 
 const KINDS = { person: "person", service: "service account", group: "group" } as const;
@@ -182,6 +169,7 @@ function RoleSelect({ project, of: { member, role }, refused }: MemberProps) {
   return (
     <NativeSelect
       size="xs"
+      display="inline-block"
       aria-label={`Role of ${member}`}
       w={140}
       value={role}
@@ -216,22 +204,18 @@ function Remove({ project, of: { member }, refused }: MemberProps) {
 function AddMember({ project, onClose }: { project: string; onClose: () => void }) {
   const { setMember } = useProjectCommands();
   const [kind, setKind] = useState<"user" | "group">("user");
-  const [name, setName] = useState("");
+  const [text, setText] = useState("");
   const [role, setRole] = useState<Role>("member");
-  const member = kind === "group" ? `group:${name.trim()}` : name.trim();
+  const name = text.trim();
+  const member = kind === "group" ? `group:${name}` : name;
   return (
-    <Dialog
+    <RequestDialog
       title={`Add a member to ${project}`}
       action="Add member"
-      busy={setMember.isPending}
-      disabled={name.trim() === ""}
+      request={setMember}
+      body={name === "" ? null : { path: { name: project, member }, body: { role } }}
+      failure="Could not add the member"
       onClose={onClose}
-      onSubmit={() =>
-        setMember.mutate(
-          { path: { name: project, member }, body: { role } },
-          { onSuccess: onClose },
-        )
-      }
     >
       <NativeSelect
         label="Kind"
@@ -244,13 +228,7 @@ function AddMember({ project, onClose }: { project: string; onClose: () => void 
           setKind(currentTarget.value === "group" ? "group" : "user")
         }
       />
-      <TextInput
-        label="Name"
-        value={name}
-        autoComplete="off"
-        onChange={({ currentTarget }) => setName(currentTarget.value)}
-        data-autofocus
-      />
+      <NameInput value={text} onChange={setText} />
       <NativeSelect
         label="Role"
         description="A viewer reads; a member also submits and commands own jobs; a maintainer commands all jobs and manages members."
@@ -258,7 +236,6 @@ function AddMember({ project, onClose }: { project: string; onClose: () => void 
         data={[...ROLES]}
         onChange={({ currentTarget }) => setRole(currentTarget.value as Role)}
       />
-      {setMember.error ? <Problem error={setMember.error} what="Could not add the member" /> : null}
-    </Dialog>
+    </RequestDialog>
   );
 }

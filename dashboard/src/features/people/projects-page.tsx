@@ -1,16 +1,15 @@
-import { Button, Stack, TextInput } from "@mantine/core";
+import { Button, Stack } from "@mantine/core";
 import { useState } from "react";
 import type { Project } from "@/client";
 import { useRights } from "@/shared/api/rights";
+import { NameDialog } from "@/shared/dialogs/name-dialog";
 import { PageHeading } from "@/shared/page/heading";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
-import { Dialog } from "@/shared/ui/dialog";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
-import { Pending, Problem } from "@/shared/ui/problem";
 import { Refusable } from "@/shared/ui/refusable";
 import { Ago } from "@/shared/ui/time";
 import { useProjectCommands, useProjects } from "./api";
@@ -27,7 +26,7 @@ const COLUMNS: Column<Project>[] = [
       </AnchorLink>
     ),
   },
-  { id: "role", header: "Your role", cell: ({ role }) => role },
+  { id: "role", header: "Your role", short: true, cell: ({ role }) => role },
   {
     id: "limits",
     header: "Limits",
@@ -37,6 +36,7 @@ const COLUMNS: Column<Project>[] = [
     id: "created",
     header: "Created",
     right: true,
+    short: true,
     cell: ({ created_at }) => <Ago value={created_at} />,
   },
 ];
@@ -44,6 +44,7 @@ const COLUMNS: Column<Project>[] = [
 export default function ProjectsPage() {
   useTitle("Projects");
   const projects = useProjects();
+  const { create } = useProjectCommands();
   const rights = useRights();
   const [adding, setAdding] = useState(false);
   return (
@@ -55,48 +56,23 @@ export default function ProjectsPage() {
           </Button>
         </Refusable>
       </PageHeading>
-      <Pending query={projects} what="the projects" />
-      {projects.data?.length === 0 ? (
-        <Empty title="No projects">
-          You have no role in a project yet. A maintainer of a project or an admin can give you one.
-        </Empty>
-      ) : null}
-      {projects.data?.length ? (
-        <Table
-          label="Projects"
-          columns={COLUMNS}
-          rows={projects.data}
-          rowKey={({ name }) => name}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
-      {adding ? <NewProject onClose={() => setAdding(false)} /> : null}
-    </Stack>
-  );
-}
-
-function NewProject({ onClose }: { onClose: () => void }) {
-  const { create } = useProjectCommands();
-  const [name, setName] = useState("");
-  return (
-    <Dialog
-      title="New project"
-      action="Add project"
-      busy={create.isPending}
-      disabled={name.trim() === ""}
-      onClose={onClose}
-      onSubmit={() => create.mutate({ body: { name: name.trim() } }, { onSuccess: onClose })}
-    >
-      <TextInput
-        label="Name"
-        value={name}
-        maxLength={128}
-        autoComplete="off"
-        onChange={({ currentTarget }) => setName(currentTarget.value)}
-        data-autofocus
+      <LoadedTable
+        list={projects}
+        rows={projects.data}
+        what="the projects"
+        empty={
+          <Empty title="No projects">
+            You have no role in a project yet. A maintainer of a project or an admin can give you
+            one.
+          </Empty>
+        }
+        label="Projects"
+        columns={COLUMNS}
+        rowKey={({ name }) => name}
       />
-      {create.error ? <Problem error={create.error} what="Could not add the project" /> : null}
-    </Dialog>
+      {adding ? (
+        <NameDialog what="project" create={create} onClose={() => setAdding(false)} />
+      ) : null}
+    </Stack>
   );
 }

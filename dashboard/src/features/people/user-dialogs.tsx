@@ -1,9 +1,10 @@
-import { Checkbox, NativeSelect, PasswordInput, TextInput } from "@mantine/core";
+import { Checkbox, NativeSelect, PasswordInput } from "@mantine/core";
 import { useState } from "react";
 import { useMe } from "@/shared/api/login";
-import { Dialog } from "@/shared/ui/dialog";
+import { NameInput } from "@/shared/dialogs/name-input";
+import { ProjectSelect } from "@/shared/dialogs/project-select";
+import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { notifyDone } from "@/shared/ui/notify";
-import { Problem } from "@/shared/ui/problem";
 import { useUserCommands } from "./api";
 
 interface Props {
@@ -12,42 +13,27 @@ interface Props {
 
 /** Adds a person or a service account. */
 export function NewUserDialog({ onClose }: Props) {
-  const projects = useMe().data?.projects ?? [];
   const { create } = useUserCommands();
-  const [name, setName] = useState("");
+  const [text, setText] = useState("");
   const [kind, setKind] = useState<"person" | "service">("person");
   const [password, setPassword] = useState("");
   const [admin, setAdmin] = useState(false);
   const [project, setProject] = useState("");
+  const name = text.trim();
+  const rest =
+    kind === "person"
+      ? { admin, password: password || null }
+      : { ...(project === "" ? {} : { project }) };
   return (
-    <Dialog
+    <RequestDialog
       title="New user"
       action="Add user"
-      busy={create.isPending}
-      disabled={name.trim() === ""}
+      request={create}
+      body={name === "" ? null : { body: { name, kind, ...rest } }}
+      failure="Could not add the user"
       onClose={onClose}
-      onSubmit={() =>
-        create.mutate(
-          {
-            body: {
-              name: name.trim(),
-              kind,
-              ...(kind === "person" ? { admin, password: password || null } : {}),
-              ...(kind === "service" && project !== "" ? { project } : {}),
-            },
-          },
-          { onSuccess: onClose },
-        )
-      }
     >
-      <TextInput
-        label="Name"
-        value={name}
-        maxLength={128}
-        autoComplete="off"
-        onChange={({ currentTarget }) => setName(currentTarget.value)}
-        data-autofocus
-      />
+      <NameInput value={text} onChange={setText} />
       <NativeSelect
         label="Kind"
         value={kind}
@@ -61,12 +47,11 @@ export function NewUserDialog({ onClose }: Props) {
       />
       {kind === "person" ? (
         <>
-          <PasswordInput
+          <NewPassword
             label="Password"
             description="Empty: a login by another way, as by a link or an OpenID provider"
             value={password}
-            autoComplete="new-password"
-            onChange={({ currentTarget }) => setPassword(currentTarget.value)}
+            onChange={setPassword}
           />
           <Checkbox
             label="Admin: may do everything in every project"
@@ -75,19 +60,14 @@ export function NewUserDialog({ onClose }: Props) {
           />
         </>
       ) : (
-        <NativeSelect
-          label="Project"
+        <ProjectSelect
+          none="None: managed by admins"
           description="Its maintainers manage the account"
           value={project}
-          onChange={({ currentTarget }) => setProject(currentTarget.value)}
-          data={[
-            { value: "", label: "None: managed by admins" },
-            ...projects.map((each) => ({ value: each.name, label: each.name })),
-          ]}
+          onChange={setProject}
         />
       )}
-      {create.error ? <Problem error={create.error} what="Could not add the user" /> : null}
-    </Dialog>
+    </RequestDialog>
   );
 }
 
@@ -97,27 +77,19 @@ export function PasswordDialog({ user, onClose }: Props & { user: string }) {
   const { change } = useUserCommands();
   const [old, setOld] = useState("");
   const [password, setPassword] = useState("");
+  const oldOne = isOwn && old !== "" ? { old_password: old } : {};
   return (
-    <Dialog
+    <RequestDialog
       title={isOwn ? "Change your password" : `Set the password of ${user}`}
       action="Save password"
-      busy={change.isPending}
-      disabled={password === ""}
+      request={change}
+      body={password === "" ? null : { path: { name: user }, body: { password, ...oldOne } }}
+      failure="Could not set the password"
+      onDone={() => {
+        notifyDone("Password saved; other sessions have ended");
+        onClose();
+      }}
       onClose={onClose}
-      onSubmit={() =>
-        change.mutate(
-          {
-            path: { name: user },
-            body: { password, ...(isOwn && old !== "" ? { old_password: old } : {}) },
-          },
-          {
-            onSuccess: () => {
-              notifyDone("Password saved; other sessions have ended");
-              onClose();
-            },
-          },
-        )
-      }
     >
       {isOwn ? (
         <PasswordInput
@@ -129,13 +101,24 @@ export function PasswordDialog({ user, onClose }: Props & { user: string }) {
           data-autofocus
         />
       ) : null}
-      <PasswordInput
-        label="New password"
-        value={password}
-        autoComplete="new-password"
-        onChange={({ currentTarget }) => setPassword(currentTarget.value)}
-      />
-      {change.error ? <Problem error={change.error} what="Could not set the password" /> : null}
-    </Dialog>
+      <NewPassword label="New password" value={password} onChange={setPassword} />
+    </RequestDialog>
+  );
+}
+
+interface NewPasswordProps {
+  label: string;
+  description?: string;
+  value: string;
+  onChange: (password: string) => void;
+}
+
+function NewPassword({ onChange, ...input }: NewPasswordProps) {
+  return (
+    <PasswordInput
+      autoComplete="new-password"
+      onChange={({ currentTarget }) => onChange(currentTarget.value)}
+      {...input}
+    />
   );
 }

@@ -5,16 +5,14 @@ import type { User } from "@/client";
 import { useMe } from "@/shared/api/login";
 import { itemsOf } from "@/shared/api/pages";
 import { useRights } from "@/shared/api/rights";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
 import { PageHeading } from "@/shared/page/heading";
-import { LoadMore } from "@/shared/page/load-more";
-import stacked from "@/shared/table/stacked.module.css";
-import { type Column, Table } from "@/shared/table/table";
+import { commandsColumn, LoadedTable } from "@/shared/table/loaded-table";
+import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
-import { Pending } from "@/shared/ui/problem";
 import { Refusable } from "@/shared/ui/refusable";
 import { Ago } from "@/shared/ui/time";
 import { useUserCommands, useUsers } from "./api";
@@ -61,21 +59,15 @@ export default function UsersPage() {
           The members of your projects. Admins add and change users.
         </Text>
       )}
-      <Pending query={list} what="the users" />
-      {list.data && users.length === 0 ? (
-        <Empty title={removed ? "No removed users" : "No users"} />
-      ) : null}
-      {users.length > 0 ? (
-        <Table
-          label="Users"
-          columns={columnsOf((password) => setOpen({ password }), rights.admin)}
-          rows={users}
-          rowKey={({ name }) => name}
-          className={stacked.stacked}
-          cards
-        />
-      ) : null}
-      <LoadMore list={list} />
+      <LoadedTable
+        list={list}
+        rows={users}
+        what="the users"
+        empty={<Empty title={removed ? "No removed users" : "No users"} />}
+        label="Users"
+        columns={columnsOf((password) => setOpen({ password }), rights.admin)}
+        rowKey={({ name }) => name}
+      />
       <Groups />
       {open === "new" ? <NewUserDialog onClose={close} /> : null}
       {open !== null && open !== "new" ? (
@@ -95,20 +87,20 @@ const columnsOf = (onPassword: OnPassword, refused: string | null): Column<User>
     cell: ({ kind, project }) =>
       kind === "person" ? "person" : `service account${project === null ? "" : ` of ${project}`}`,
   },
-  { id: "admin", header: "Admin", cell: ({ admin }) => (admin ? "yes" : "no") },
-  { id: "created", header: "Added", cell: ({ created_at }) => <Ago value={created_at} /> },
+  { id: "admin", header: "Admin", short: true, cell: ({ admin }) => (admin ? "yes" : "no") },
   {
-    id: "commands",
-    header: "Commands",
-    hidden: true,
-    right: true,
-    cell: (user) =>
-      user.removed_at === null ? (
-        <Commands user={user} refused={refused} onPassword={onPassword} />
-      ) : (
-        <Restore user={user} refused={refused} />
-      ),
+    id: "created",
+    header: "Added",
+    short: true,
+    cell: ({ created_at }) => <Ago value={created_at} />,
   },
+  commandsColumn((user) =>
+    user.removed_at === null ? (
+      <Commands user={user} refused={refused} onPassword={onPassword} />
+    ) : (
+      <Restore user={user} refused={refused} />
+    ),
+  ),
 ];
 
 interface CommandsProps {
@@ -140,23 +132,16 @@ function Commands({ user, refused, onPassword }: CommandsProps & { onPassword: O
           onClick={() => change.mutate({ path: { name }, body: { admin: !admin } })}
         />
       ) : null}
-      <Confirm
+      <ConfirmedCommand
+        label="Remove"
+        name={`Remove ${name}`}
+        busy={remove.isPending}
+        refused={refused}
         title={`Remove ${name}?`}
         text="Sessions, API tokens and roles end at once; jobs continue. The name stays taken, and an admin can restore the user."
         action="Remove user"
         onConfirm={() => remove.mutate({ path: { name } })}
-      >
-        {(ask) => (
-          <Command
-            label="Remove"
-            name={`Remove ${name}`}
-            danger
-            busy={remove.isPending}
-            refused={refused}
-            onClick={ask}
-          />
-        )}
-      </Confirm>
+      />
     </Group>
   );
 }

@@ -4,10 +4,9 @@ import { ApiError } from "@/shared/api/problem";
 import { useRights } from "@/shared/api/rights";
 import type { Report } from "@/shared/api/types";
 import { CopyButton } from "@/shared/copy/copy-button";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
 import { PageHeading } from "@/shared/page/heading";
 import { useTitle } from "@/shared/title";
-import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
 import { NotFound } from "@/shared/ui/empty";
 import { TrashIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
@@ -62,7 +61,11 @@ function Reading({ report }: { report: Report }) {
               Edit
             </ButtonLink>
           </Refusable>
-          <Confirm
+          <ConfirmedCommand
+            label="Delete"
+            icon={<TrashIcon />}
+            busy={remove.isPending}
+            refused={rights.command(report)}
             title={`Delete ${title}?`}
             text="This deletes it for all members of its project. Its jobs stay."
             action="Delete the report"
@@ -72,18 +75,7 @@ function Reading({ report }: { report: Report }) {
                 { onSuccess: () => void navigate({ to: "/reports" }) },
               )
             }
-          >
-            {(ask) => (
-              <Command
-                label="Delete"
-                icon={<TrashIcon />}
-                danger
-                busy={remove.isPending}
-                refused={rights.command(report)}
-                onClick={ask}
-              />
-            )}
-          </Confirm>
+          />
         </Group>
       </PageHeading>
       <ReportBody text={text} />

@@ -54,6 +54,11 @@ export function isRefused(error: unknown): boolean {
   return error.status >= 400 && error.status < 500 && ![408, 425, 429].includes(error.status);
 }
 
+/** Whether the user's roles are too low, so that only another role helps. */
+export function isForbidden(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 403;
+}
+
 function fieldProblems(errors: unknown): FieldProblem[] {
   if (!Array.isArray(errors)) return [];
   return errors.filter(isRecord).map((error) => ({

@@ -1,11 +1,14 @@
 import { Button } from "@mantine/core";
 
-interface Props {
-  list: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown };
+/** A query of a list that is read page by page. */
+export interface PagedList {
+  hasNextPage: boolean;
+  isFetchingNextPage: boolean;
+  fetchNextPage: () => unknown;
 }
 
 /** The button below a list that has another page. */
-export function LoadMore({ list }: Props) {
+export function LoadMore({ list }: { list: PagedList }) {
   if (!list.hasNextPage) return null;
   return (
     <Button

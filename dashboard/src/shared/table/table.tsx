@@ -20,6 +20,8 @@ export interface Column<Row> {
   hidden?: boolean;
   /** Numbers: aligned at the right. */
   right?: boolean;
+  /** The cells stay on one line, unless rows are cards. */
+  short?: boolean;
   /** The cells name their rows. */
   rowHeader?: boolean;
   width?: string;
@@ -203,11 +205,12 @@ function PlainRow<Row>(props: RowProps<Row>) {
 const TableRow = memo(PlainRow) as typeof PlainRow;
 
 function Cell<Row>({ column, row }: { column: Column<Row>; row: Row }) {
-  const { id, header, right, rowHeader, left, className, cell } = column;
+  const { id, header, right, short, rowHeader, left, className, cell } = column;
   const attributes = {
     className,
     "data-cell": id,
     "data-right": right || undefined,
+    "data-short": short || undefined,
     "data-label": typeof header === "string" ? header : undefined,
     "data-pinned": left !== undefined || undefined,
     style: { "--area": id, left } as CSSProperties,

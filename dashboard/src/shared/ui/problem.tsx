@@ -1,5 +1,5 @@
 import { Alert, Button, Group, Skeleton, Text } from "@mantine/core";
-import { ApiError } from "../api/problem";
+import { ApiError, isForbidden } from "../api/problem";
 import { AlertIcon } from "./icons";
 import { LinkedText } from "./linked-text";
 
@@ -62,7 +62,8 @@ interface PendingProps {
 export function Pending({ query, what, height = 160 }: PendingProps) {
   const { data, error, refetch } = query;
   if (error) {
-    return <Problem error={error} what={`Could not load ${what}`} onRetry={() => void refetch()} />;
+    const retry = isForbidden(error) ? {} : { onRetry: () => void refetch() };
+    return <Problem error={error} what={`Could not load ${what}`} {...retry} />;
   }
   return data === undefined ? <Skeleton height={height} /> : null;
 }

@@ -1,7 +1,7 @@
 import { Group } from "@mantine/core";
 import type { Experiment } from "@/shared/api/types";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
 import { AgainIcon, CancelIcon, PauseIcon, PlayIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { useExperimentCommands } from "../api/experiments";
@@ -43,14 +43,15 @@ export function ExperimentCommands({ experiment }: { experiment: Experiment }) {
           onClick={() => pause.mutate({ path })}
         />
       )}
-      <Confirm
+      <ConfirmedCommand
+        label="Cancel"
+        icon={<CancelIcon />}
+        busy={busy}
         title={`Cancel ${name}?`}
         text="This cancels its jobs without saving, and starts no further trial. Completed trials are kept. To continue later, pause the experiment instead."
         action="Cancel experiment"
         onConfirm={() => cancel.mutate({ path })}
-      >
-        {(ask) => <Command label="Cancel" icon={<CancelIcon />} danger busy={busy} onClick={ask} />}
-      </Confirm>
+      />
     </Group>
   );
 }

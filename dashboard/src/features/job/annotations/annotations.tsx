@@ -5,9 +5,9 @@ import { changeJobMutation } from "@/client/@tanstack/react-query.gen";
 import { useJobChanged } from "@/shared/api/jobs";
 import { useRights } from "@/shared/api/rights";
 import type { Job } from "@/shared/api/types";
+import { Dialog } from "@/shared/dialogs/dialog";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Tags } from "@/shared/page/tags";
-import { Dialog } from "@/shared/ui/dialog";
 import { Problem } from "@/shared/ui/problem";
 import classes from "./annotations.module.css";
 

@@ -7,13 +7,13 @@ import {
   useCheckpoints,
 } from "@/features/job/api/checkpoints";
 import { type Checkpoint, isFinished, type Job } from "@/shared/api/types";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
+import { Dialog } from "@/shared/dialogs/dialog";
 import { bytes, count, metric, plural, timeZone } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
 import { IdText } from "@/shared/page/id-text";
 import { type Column, Table } from "@/shared/table/table";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
-import { Dialog } from "@/shared/ui/dialog";
 import { Empty } from "@/shared/ui/empty";
 import { PinIcon, RestoreIcon, TrashIcon } from "@/shared/ui/icons";
 import { Pending } from "@/shared/ui/problem";
@@ -173,25 +173,18 @@ function Commands({ checkpoint, job, busy, onChange, onRestore }: CommandsProps)
         refused={refused[pin]}
         onClick={() => onChange({ kind: pin, checkpoint })}
       />
-      <Confirm
+      <ConfirmedCommand
+        compact
+        label="Delete"
+        name={`Delete step ${step}`}
+        icon={<TrashIcon />}
+        busy={busy}
+        refused={refused.delete}
         title={`Delete the checkpoint of step ${step}?`}
         text="Its files are removed. This cannot be undone."
         action="Delete the checkpoint"
         onConfirm={() => onChange({ kind: "delete", checkpoint })}
-      >
-        {(ask) => (
-          <Command
-            compact
-            danger
-            label="Delete"
-            name={`Delete step ${step}`}
-            icon={<TrashIcon />}
-            busy={busy}
-            refused={refused.delete}
-            onClick={ask}
-          />
-        )}
-      </Confirm>
+      />
     </Group>
   );
 }

@@ -4,10 +4,10 @@ import { useState } from "react";
 import { cancelJob, changeJob, deleteJob, pauseJob, resumeJob } from "@/client";
 import { JOBS_ON_SCREEN } from "@/shared/api/jobs";
 import type { Job } from "@/shared/api/types";
+import { ConfirmedCommand } from "@/shared/dialogs/confirm";
+import { Dialog } from "@/shared/dialogs/dialog";
 import { count, plural } from "@/shared/format";
 import { Command } from "@/shared/ui/command";
-import { Confirm } from "@/shared/ui/confirm";
-import { Dialog } from "@/shared/ui/dialog";
 import { ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "@/shared/ui/icons";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { notifyDone } from "@/shared/ui/notify";
@@ -86,23 +86,16 @@ export function BulkActions({ selected, jobs, onSelect }: Props) {
           busy={busy}
           onClick={() => run.mutate(RESUME)}
         />
-        <Confirm
+        <ConfirmedCommand
+          label="Cancel"
+          name={`Cancel ${jobsText}…`}
+          icon={<CancelIcon />}
+          busy={busy}
           title={`Cancel ${jobsText}?`}
           text="This stops all their ranks now without saving. Saved checkpoints are kept. To save a checkpoint and continue later, pause the jobs instead."
           action={`Cancel ${jobsText}`}
           onConfirm={() => run.mutate(CANCEL)}
-        >
-          {(ask) => (
-            <Command
-              label="Cancel"
-              name={`Cancel ${jobsText}…`}
-              icon={<CancelIcon />}
-              danger
-              busy={busy}
-              onClick={ask}
-            />
-          )}
-        </Confirm>
+        />
         <Command
           label="Tag"
           name={`Tag ${jobsText}`}
@@ -116,23 +109,16 @@ export function BulkActions({ selected, jobs, onSelect }: Props) {
           busy={busy}
           onClick={() => run.mutate(archiving(archives))}
         />
-        <Confirm
+        <ConfirmedCommand
+          label="Delete"
+          name={`Delete ${jobsText}…`}
+          icon={<TrashIcon />}
+          busy={busy}
           title={`Delete ${jobsText} for good?`}
           text="Their events, metrics, logs and checkpoints go with them, and there is no way back. To hide jobs from lists and keep everything, archive them instead."
           action={`Delete ${jobsText}`}
           onConfirm={() => run.mutate(DELETE)}
-        >
-          {(ask) => (
-            <Command
-              label="Delete"
-              name={`Delete ${jobsText}…`}
-              icon={<TrashIcon />}
-              danger
-              busy={busy}
-              onClick={ask}
-            />
-          )}
-        </Confirm>
+        />
         <ButtonLink to="/compare" search={{ jobs: selected.join() }} size="xs" variant="default">
           Compare {count(selected.length)}
         </ButtonLink>

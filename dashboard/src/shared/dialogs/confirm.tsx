@@ -1,15 +1,19 @@
 import { Text } from "@mantine/core";
-import { useState } from "react";
+import { type ComponentProps, type ReactNode, useState } from "react";
+import { Command } from "../ui/command";
 import { Dialog } from "./dialog";
 
-interface Props {
+interface Question {
   title: string;
-  text: React.ReactNode;
+  text: ReactNode;
   /** The label of the button that confirms. */
   action: string;
   onConfirm: () => void;
+}
+
+interface Props extends Question {
   /** Renders the button that opens the question. */
-  children: (ask: () => void) => React.ReactNode;
+  children: (ask: () => void) => ReactNode;
 }
 
 /** A question before something that cannot be undone. */
@@ -36,5 +40,22 @@ export function Confirm({ title, text, action, onConfirm, children }: Props) {
         </Dialog>
       ) : null}
     </>
+  );
+}
+
+type CommandProps = Omit<ComponentProps<typeof Command>, "title" | "danger" | "onClick">;
+
+/** A command that cannot be undone, which asks first. */
+export function ConfirmedCommand({
+  title,
+  text,
+  action,
+  onConfirm,
+  ...command
+}: Question & CommandProps) {
+  return (
+    <Confirm title={title} text={text} action={action} onConfirm={onConfirm}>
+      {(ask) => <Command {...command} danger onClick={ask} />}
+    </Confirm>
   );
 }
