@@ -657,7 +657,8 @@ export type AuditRecord = {
     /**
      * User
      *
-     * Null: the credential was not known.
+     * Null: the credential was not known. `another user`: one who was refused, and whom you do not
+     * see.
      */
     user: string | null;
     /**
