@@ -18,7 +18,7 @@ _PAGE = """<!doctype html>
 
 def has_browser() -> bool:
     """Return whether a browser of this user can be opened on this host."""
-    if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
+    if any(os.environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "CI")):
         return False
     shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if sys.platform.startswith("linux") and not shown:
@@ -31,15 +31,20 @@ def has_browser() -> bool:
     return type(found) is not webbrowser.GenericBrowser or "BROWSER" in os.environ
 
 
+def can_open() -> bool:
+    """Return whether to open a browser: not if a program reads what this one prints."""
+    return sys.stdout.isatty() and has_browser()
+
+
 def open_link(link: str) -> bool:
-    """Open a login link in a browser, unless a program reads what this one prints.
+    """Open a login link in a browser, if one can be opened. It may take seconds.
 
     The link goes through a file: other users of a host see the arguments of a browser.
 
     Returns:
         Whether a browser was started.
     """
-    if not sys.stdout.isatty() or not has_browser():
+    if not can_open():
         return False
     try:
         return webbrowser.open(_file_of(link).as_uri())

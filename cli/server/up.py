@@ -18,6 +18,7 @@ import typer
 from trainhall.api.host.config_file import user_data_dir
 from trainhall.api.host.credentials import admin_token
 from trainhall.api.host.listening import ListenError, listen, url_of
+from trainhall.cli.accounts.browser import can_open, open_link
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import FINAL, CliError, UsageError
 from trainhall.cli.base.options import (
@@ -78,8 +79,18 @@ def up(
             "--once", help="With --demo: exit when the job has ended, with 0 if it completed."
         ),
     ] = False,
+    no_browser: Annotated[
+        bool,
+        typer.Option(
+            "--no-browser",
+            envvar="TRAINHALL_NO_BROWSER",
+            help="Only print the login link, as with --once, over SSH, under CI, without a display.",
+        ),
+    ] = False,
 ) -> None:
-    """Start a coordinator and an agent on this host. Ctrl-C stops them and all they run.
+    """Start a coordinator and an agent on this host, and open the dashboard in a browser.
+
+    Ctrl-C stops them and all they run.
 
     \b
     Examples:
@@ -107,6 +118,7 @@ def up(
         cluster = LocalCluster(
             folder, host, listener, database_url, insecure, slots, pass_env or [], run_as, tls
         )
+        cluster.opens_browser = not (no_browser or once) and can_open()
         raise typer.Exit(cluster.run(spec, once))
 
 
@@ -131,6 +143,7 @@ class LocalCluster:
         self._host = host
         self._insecure = insecure
         self._run_as = run_as
+        self.opens_browser = False
         port = listener.getsockname()[1]
         self.url = url_of(listener, host, tls=tls is not None)
         self._tls = tls
@@ -194,7 +207,7 @@ class LocalCluster:
             return False
         self._token = admin_token(self._folder) or ""
         notice(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C stops it)")
-        self._print_login()
+        self._log_in()
         if config.coordinator_url().rstrip("/") != self.url:
             notice(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
         if self._tls is not None and (anchor := self._tls.anchor()):
@@ -210,21 +223,36 @@ class LocalCluster:
         self.agent.start()
         return True
 
-    def _print_login(self) -> None:
-        """Print the link that logs a browser in, where one is needed."""
+    def _log_in(self) -> None:
+        """Open a browser, which is logged in, or print the link that does so, if one is needed."""
         from trainhall.cli.base.client import Client
 
         with Client(self.url, token=self._token, anchor=self._anchor()) as client:
             if client.get("/auth/me")["how"] == "none":
+                if self.opens_browser:
+                    self._open(self.url)
                 return
             made = client.request("POST", "/auth/codes", json={"seconds": LINK_SECONDS})
-        notice(f"Log in at {self.url}/login#code={made['code']}")
-        notice("  (works once, for 10 minutes; `trainhall open` makes another)")
+        link = f"{self.url}/login#code={made['code']}"
+        if self.opens_browser:
+            self._open(link)
+        else:
+            _print_link(link)
         if self._run_as is None:
             notice(
                 "Jobs run as your own user and can read your credentials (docs/security.md); as "
                 "root, --run-as gives them another."
             )
+
+    def _open(self, link: str) -> None:
+        """Open a browser, and print the link if that fails. It may take seconds: nothing waits."""
+
+        def work() -> None:
+            if not open_link(link):
+                _print_link(link)
+
+        notice("Opening the dashboard in a browser; `trainhall open` opens it again.")
+        threading.Thread(target=work, name="browser", daemon=True).start()
 
     def _prepare_agent(self) -> str | None:
         """Return the token that this host's agent needs; print which jobs it will resume."""
@@ -329,6 +357,11 @@ def _tls(
     except CertificateError as error:
         raise UsageError(str(error)) from None
     return tls
+
+
+def _print_link(link: str) -> None:
+    notice(f"Log in at {link}")
+    notice("  (works once, for 10 minutes; `trainhall open` makes another)")
 
 
 def _check_run_as(run_as: str, folder: Path) -> None:

@@ -24,7 +24,7 @@ class Browser(webbrowser.BaseBrowser):
 @pytest.fixture
 def browser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Browser:
     """That of a person at a terminal of a desktop."""
-    for name in ("SSH_CONNECTION", "SSH_TTY", "WAYLAND_DISPLAY", "BROWSER"):
+    for name in ("SSH_CONNECTION", "SSH_TTY", "CI", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -51,6 +51,20 @@ def test_browser_of_the_terminal_is_not_started(
     monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser("lynx"))
     assert not open_link(LINK)
     assert not browser.opened
+
+
+@pytest.mark.parametrize("name", ["SSH_CONNECTION", "SSH_TTY", "CI", "no display"])
+def test_nobody_is_at_the_browser(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if name == "no display":
+        monkeypatch.delenv("DISPLAY")
+    else:
+        monkeypatch.setenv(name, "1")
+    assert not open_link(LINK)
+    assert not browser.opened
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert has_browser() is (name == "no display")
 
 
 def test_link_is_printed_for_another_program(

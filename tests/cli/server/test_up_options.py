@@ -1,6 +1,7 @@
 """What `up` is told at its start, and what it says of it."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,63 @@ def test_up_hands_its_user_of_jobs_to_the_agent(tmp_path: Path) -> None:
     given = arguments("70000-70010")
     assert given[given.index("--run-as") + 1] == "70000-70010"
     assert "--run-as" not in arguments(None)
+
+
+@pytest.fixture
+def desktop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A host with a browser; whether each cluster that is started opens it."""
+    opens: list[bool] = []
+
+    def run(cluster: up.LocalCluster, demo: object, once: bool) -> int:
+        opens.append(cluster.opens_browser)
+        return 0
+
+    monkeypatch.setattr(up.LocalCluster, "run", run)
+    monkeypatch.setattr(up, "can_open", lambda: True)
+    monkeypatch.delenv("TRAINHALL_NO_BROWSER", raising=False)
+    return opens
+
+
+def test_up_opens_a_browser_unless_told(desktop: list[bool], tmp_path: Path) -> None:
+    demo = tmp_path / "digits.yaml"
+    demo.write_text("name: quick\ntask: {name: digits}\n")
+    command = ["up", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    runner = CliRunner()
+    for more, env in (
+        ([], {}),
+        (["--demo", str(demo)], {}),
+        (["--demo", str(demo), "--once"], {}),
+        (["--no-browser"], {}),
+        ([], {"TRAINHALL_NO_BROWSER": "1"}),
+    ):
+        result = runner.invoke(app, [*command, *more], env=env)
+        assert result.exit_code == 0, result.output
+    assert desktop == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_browser_that_fails_leaves_the_link(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: bool
+) -> None:
+    done = threading.Event()
+    printed: list[str] = []
+
+    def open_link(link: str) -> bool:
+        printed.append("opened")
+        if works:
+            done.set()
+        return works
+
+    def print_link(link: str) -> None:
+        printed.append(link)
+        done.set()
+
+    monkeypatch.setattr(up, "open_link", open_link)
+    monkeypatch.setattr(up, "_print_link", print_link)
+    with up._listening("127.0.0.1", 0) as listener:
+        cluster = up.LocalCluster(
+            tmp_path, "127.0.0.1", listener, None, False, None, [], None, None
+        )
+        cluster._open("http://127.0.0.1/login#code=x")
+        assert done.wait(60)
+    assert printed == ["opened", *([] if works else ["http://127.0.0.1/login#code=x"])]
