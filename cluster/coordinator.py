@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.cluster.accounts.attempt_tokens import AttemptTokens
 from trainhall.cluster.accounts.audit import AuditService
 from trainhall.cluster.accounts.groups import GroupService
 from trainhall.cluster.accounts.service import AccountService
@@ -75,6 +76,7 @@ class Coordinator:
         self.heartbeats = HeartbeatMonitor(self.clock)
         self.holders = Holders(db)
         self.accounts = AccountService(context)
+        self.attempt_tokens = AttemptTokens(context)
         self.audit = AuditService(context)
         self.users = UserService(context, self.accounts)
         self.groups = GroupService(context, self.accounts)
@@ -181,6 +183,7 @@ class Coordinator:
         await self.ledger_keeper.keep()
         await self.packer.trim_ended()
         await self.alerts.housekeep()
+        await self.attempt_tokens.sweep()
         await self.audit.housekeep()
         await self.db.reclaim()
         self.gateway.wake_all()

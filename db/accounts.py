@@ -6,7 +6,7 @@ Of a secret only its SHA-256 is stored, and of a password only its argon2id hash
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ForeignKey, Index, String, Text, false
+from sqlalchemy import JSON, Boolean, ForeignKey, ForeignKeyConstraint, Index, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -154,6 +154,18 @@ class ApiToken(Base):
     """The most that it allows there; None: as the user's role."""
     scopes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """All that it may do, such as `metrics`; None: whatever the user may."""
+    job_id: Mapped[str | None] = mapped_column(String(32))
+    """Job whose attempt it belongs to, with which it ends; None: it is the user's own."""
+    attempt: Mapped[int | None]
+    node_id: Mapped[str | None] = mapped_column(String(32))
+    """Node that asked for it."""
+
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
+        ),
+        Index("ix_api_tokens_attempt", "job_id", "attempt", "node_id", unique=True),
+    )
 
 
 class LoginCode(Base):

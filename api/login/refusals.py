@@ -42,6 +42,7 @@ ACTIONS = {
 AGENT_ACTIONS = {
     "commit": "checkpoint.commit",
     "connect": "node.connect",
+    "create_token": "token.create",
     "join": "node.join",
     "put_file": "checkpoint.upload",
     "ship": "metrics.ship",

@@ -29,7 +29,14 @@ from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.tls import CA_PATH
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
-from trainhall.cluster.wire.protocol import Acked, CloseCode, JoinRequest, LogAcked, Verified
+from trainhall.cluster.wire.protocol import (
+    Acked,
+    AttemptToken,
+    CloseCode,
+    JoinRequest,
+    LogAcked,
+    Verified,
+)
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.checkpoint.format.names import parse_name
@@ -102,6 +109,16 @@ async def ship_logs(request: Request) -> Response:
     ingest = coordinator_of(request).ingest
     following = await ingest.logs(job_id, attempt, rank, stream, offset, body, origin)
     return _json(LogAcked(next_offset=following).model_dump_json())
+
+
+async def create_token(request: Request) -> Response:
+    """An attempt whose spec asks for it gets its API token."""
+    node_id = await authenticate(request)
+    given = request.path_params
+    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
+    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
+    token = await coordinator_of(request).attempt_tokens.issue(node_id, job_id, attempt)
+    return _json(AttemptToken(token=token).model_dump_json())
 
 
 async def put_file(request: Request) -> Response:
@@ -267,6 +284,7 @@ ROUTES = [
     Route(_JOB + "/attempts/{attempt:int}/metrics", ship_metrics, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/events", ship_events, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/logs", ship_logs, methods=["POST"]),
+    Route(_JOB + "/attempts/{attempt:int}/token", create_token, methods=["POST"]),
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import structlog
-from sqlalchemy import bindparam, null, select, update
+from sqlalchemy import bindparam, null, or_, select, update
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.access.principal import How, Principal
+from trainhall.cluster.accounts.attempt_tokens import IS_ACTIVE
 from trainhall.cluster.accounts.reach import Reach, read_roles
 from trainhall.cluster.accounts.secrets import is_token, sha256
 from trainhall.cluster.service import Service, ServiceContext
@@ -25,15 +26,19 @@ USE_SECONDS = 60.0
 _OF_TOKEN = (
     select(
         ApiToken.id, ApiToken.name, ApiToken.used_at, ApiToken.expires_at,
-        User.id, User.name, User.is_admin, ApiToken.project, ApiToken.role, ApiToken.scopes,
+        ApiToken.job_id, User.id, User.name, User.is_admin,
+        ApiToken.project, ApiToken.role, ApiToken.scopes,
     )
     .join(User, User.id == ApiToken.user_id)
-    .where(ApiToken.sha256 == bindparam("sha256"), User.removed_at.is_(None))
+    .where(
+        ApiToken.sha256 == bindparam("sha256"), User.removed_at.is_(None),
+        or_(ApiToken.job_id.is_(None), IS_ACTIVE),
+    )
 )  # fmt: skip
 _OF_SESSION = (
     select(
         LoginSession.id, LoginSession.id, LoginSession.used_at, LoginSession.expires_at,
-        User.id, User.name, User.is_admin, null(), null(), null(),
+        null(), User.id, User.name, User.is_admin, null(), null(), null(),
     )
     .join(User, User.id == LoginSession.user_id)
     .where(LoginSession.sha256 == bindparam("sha256"), User.removed_at.is_(None))
@@ -96,8 +101,8 @@ class CredentialLookup(Service):
             row = (await session.execute(query, {"sha256": digest})).first()
             if row is None or (row[3] is not None and row[3] <= now):
                 return None
-            credential_id, called, used_at, expires_at, user_id, name, is_admin, *narrowed = row
-            reach = Reach(*narrowed)
+            credential_id, called, used_at, expires_at, job_id, user_id, name, is_admin = row[:8]
+            reach = Reach(*row[8:])
             roles = await read_roles(session, user_id, is_admin, reach)
         principal = Principal(
             name, is_admin and reach.is_whole, how, user_id, credential_id, called,
@@ -106,7 +111,8 @@ class CredentialLookup(Service):
         trusted = CACHE_SECONDS
         if expires_at is not None:
             trusted = min(trusted, (expires_at - now).total_seconds())
-        if version == cache.version:
+        # The token of an attempt ends with it, of which nobody tells.
+        if version == cache.version and job_id is None:
             cache.known[digest] = _Known(principal, self._clock.monotonic() + trusted)
         if used_at is None or (now - used_at).total_seconds() >= USE_SECONDS:
             # The request does not wait for it.

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -223,7 +223,7 @@ class AccountService(CredentialLookup):
                 )
             )
             names = (
-                await session.scalars(select(ApiToken.name).where(ApiToken.user_id == user_id))
+                await session.scalars(select(ApiToken.name).where(*_own_tokens(user_id)))
             ).all()
             if name in names:
                 raise ConflictError(
@@ -283,7 +283,7 @@ class AccountService(CredentialLookup):
             user_id = principal.user_id
             if user is not None:
                 user_id = await _managed(session, principal, user)
-            query = select(ApiToken).where(ApiToken.user_id == user_id)
+            query = select(ApiToken).where(*_own_tokens(user_id))
             rows = await session.scalars(query.order_by(ApiToken.created_at, ApiToken.id))
             found = [views.ApiToken.of(row) for row in rows]
         items, following = pagination.page_of("tokens", found, limit, cursor)
@@ -347,6 +347,11 @@ class AccountService(CredentialLookup):
                 raise NotFoundError("session", session_id)
             self._audit(session, "session.end", session_id)
         self.forget_known()
+
+
+def _own_tokens(user_id: str) -> tuple[ColumnElement[bool], ...]:
+    """Return what the tokens fulfil that a user manages: not those of attempts."""
+    return ApiToken.user_id == user_id, ApiToken.job_id.is_(None)
 
 
 def check_whole(principal: Principal, purpose: str) -> None:

@@ -12,6 +12,7 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     POST /jobs/{job}/attempts/{attempt}/metrics?writer=W&generation=G  metric frames → `Acked`
     POST /jobs/{job}/attempts/{attempt}/events?writer=W&generation=G   `RankEvent` lines → `Acked`
     POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N&generation=G → `LogAcked`
+    POST /jobs/{job}/attempts/{attempt}/token              → `AttemptToken`, in place of the last
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
@@ -256,6 +257,12 @@ ToAgent = TypeAdapter[Desired | ReportAck](
 
 class Acked(Message):
     sequence: int
+
+
+class AttemptToken(Message):
+    """API token for the ranks of an attempt on a node."""
+
+    token: str = Field(repr=False)
 
 
 class LogAcked(Message):

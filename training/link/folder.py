@@ -34,6 +34,11 @@ class AttemptFolder:
         return self.path / "launch.json"
 
     @property
+    def api_access(self) -> Path:
+        """Return the address and the token of the API (`link.api_access`), if it has them."""
+        return self.path / "api.json"
+
+    @property
     def control(self) -> Path:
         return self.path / "control.bin"
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import OrderedDict
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     Field,
@@ -84,6 +84,10 @@ class JobSpec(SpecModel):
     `default`; commands fill in `TRAINHALL_PROJECT`."""
     user: Name | None = None
     """Owner. Default: who submits the job; only an admin may name another."""
+    api_token: Literal["viewer", "member"] | None = None
+    """Give the ranks an API token for the job's project, with this role at most and never more than
+    the owner has there. It is valid while the attempt runs, in the variable TRAINHALL_TOKEN, beside
+    TRAINHALL_URL (docs/scripts.md)."""
     tags: Tags = Field(default_factory=list)
     """At most 32 words to find jobs by; `trainhall tag` changes them later."""
     notes: Notes = ""

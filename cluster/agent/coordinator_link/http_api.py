@@ -15,7 +15,15 @@ import httpx
 from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
-from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
+from trainhall.cluster.wire.protocol import (
+    Acked,
+    AttemptToken,
+    JoinReply,
+    JoinRequest,
+    LogAcked,
+    Verified,
+)
+from trainhall.training.link.api_access import ApiAccess
 from trainhall.training.link.regular_file import open_regular
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
@@ -150,6 +158,15 @@ class CoordinatorApi:
             source, "logs", data, rank=source.rank, stream=stream, offset=offset
         )
         return LogAcked.model_validate_json(content).next_offset
+
+    async def api_access(self, job_id: str, attempt: int) -> ApiAccess:
+        """Ask for a token with which an attempt uses the API."""
+        content = await self._request("POST", f"/jobs/{job_id}/attempts/{attempt}/token")
+        return ApiAccess(
+            url=self._options.coordinator.rstrip("/"),
+            token=AttemptToken.model_validate_json(content).token,
+            tls_ca=self._trust.fingerprint,
+        )
 
     async def put_file(
         self,

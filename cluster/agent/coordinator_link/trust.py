@@ -82,6 +82,12 @@ class Trust:
         """Return what to keep beside the credential."""
         return self._kept
 
+    @property
+    def fingerprint(self) -> str | None:
+        """Return what commands verify the coordinator with, as `TRAINHALL_TLS_CA`; None: what is
+        trusted anyway."""
+        return f"sha256:{self._anchor.fingerprint}" if self._anchor is not None else None
+
     async def establish(self) -> None:
         """Trust what is to be trusted, for which the coordinator may have to answer first.
 

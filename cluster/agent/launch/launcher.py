@@ -14,11 +14,19 @@ import psutil
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
-from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
+from trainhall.cluster.agent.coordinator_link.http_api import (
+    CoordinatorApi,
+    RefusedError,
+    UnavailableError,
+)
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name
 from trainhall.cluster.agent.launch import planner
-from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
+from trainhall.cluster.agent.launch.code_cache import (
+    RETRY_LIMIT_SECONDS,
+    CodeCache,
+    CodeUnavailableError,
+)
 from trainhall.cluster.agent.launch.warm_client import (
     SHIM_MODULE,
     TorchUnavailableError,
@@ -31,8 +39,10 @@ from trainhall.cluster.agent.run_as import NoFreeUserError
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shim.confinement import Confinement
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.backoff import Backoff
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
+from trainhall.training.link.api_access import write_api_access
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
@@ -166,6 +176,8 @@ class Launcher:
                 launch = launch.model_copy(update={"code": str(final / "code")})
             attempt.launch = launch
             replace_json(part.launch, launch)
+            if launch.spec.api_token is not None and launch.ranks:
+                await self._write_api_access(part, launch)
             write_last_ack(part, launch)
             if owner is not None:
                 await threads.finish(accounts.hand_over, part.path, owner)
@@ -175,6 +187,19 @@ class Launcher:
             # It is there only where something failed or was cancelled.
             if part.path.exists():
                 await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
+
+    async def _write_api_access(self, part: AttemptFolder, launch: Launch) -> None:
+        backoff = Backoff(0.1, RETRY_LIMIT_SECONDS)
+        while True:
+            try:
+                access = await self._api.api_access(launch.job_id, launch.attempt)
+                break
+            except RefusedError as error:
+                raise _cannot_start(f"it gets no API token: {error.detail}") from None
+            except UnavailableError as error:
+                logger.warning("api_token_waits", job=launch.job_id, error=error)
+                await asyncio.sleep(backoff.next())
+        write_api_access(part.api_access, access)
 
     def _choose_owner(self, launch: Launch) -> Owner | None:
         """Return whom the attempt is to run as; None: as this agent."""

@@ -18,6 +18,7 @@ from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.cluster.wire.writers import rank_writer
+from trainhall.training.link.api_access import TOKEN_VARIABLE, load_api_access
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 from trainhall.training.link.spool import EventSpool
@@ -26,8 +27,7 @@ from trainhall.training.spec import parameters
 
 RANK_MODULE = "trainhall.training.rank"
 
-_SECRETS = ("TRAINHALL_TOKEN", "TRAINHALL_JOIN_TOKEN", "DATABASE_URL")
-
+_SECRETS = (TOKEN_VARIABLE, "TRAINHALL_JOIN_TOKEN", "DATABASE_URL")
 
 _STORE_PREFIX = "TRAINHALL_STORE_PREFIX"
 """As `distributed.environment` reads it."""
@@ -77,6 +77,10 @@ def environment(
         "TRAINHALL_ATTEMPT": launch.attempt,
         "TRAINHALL_GENERATION": launch.generation,
     }
+    access = load_api_access(folder.api_access) if launch.spec.api_token is not None else None
+    if access is not None:
+        # Together, lest the token goes to another coordinator that the spec names.
+        env |= access.variables
     return env | {name: str(number) for name, number in numbers.items()} | {
         "MASTER_ADDR": rendezvous.address,
         _STORE_PREFIX: rendezvous.prefix,
@@ -169,8 +173,8 @@ def fork_child(
 
 
 def _identifies_rank(name: str) -> bool:
-    if name == _STORE_PREFIX:
-        return False  # a secret of the attempt
+    if name in (_STORE_PREFIX, TOKEN_VARIABLE):
+        return False  # secrets of the attempt
     return name.startswith("TRAINHALL_") or name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 

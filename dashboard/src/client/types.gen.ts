@@ -3186,6 +3186,14 @@ export type JobSpec = {
      */
     user?: string | null;
     /**
+     * Api Token
+     *
+     * Give the ranks an API token for the job's project, with this role at most and never more than
+     * the owner has there. It is valid while the attempt runs, in the variable TRAINHALL_TOKEN, beside
+     * TRAINHALL_URL (docs/scripts.md).
+     */
+    api_token?: 'viewer' | 'member' | null;
+    /**
      * Tags
      *
      * At most 32 words to find jobs by; `trainhall tag` changes them later.

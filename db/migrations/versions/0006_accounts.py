@@ -38,8 +38,17 @@ def upgrade() -> None:
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("used_at", TIME),
         sa.Column("expires_at", TIME),
+        sa.Column("job_id", ID),
+        sa.Column("attempt", sa.Integer),
+        sa.Column("node_id", ID),
+        sa.ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
+        ),
     )
     op.create_index("ix_api_tokens_user_id", "api_tokens", ["user_id"])
+    op.create_index(
+        "ix_api_tokens_attempt", "api_tokens", ["job_id", "attempt", "node_id"], unique=True
+    )
     op.create_table(
         "login_codes",
         sa.Column("sha256", SHA256, primary_key=True),
