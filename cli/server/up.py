@@ -377,7 +377,9 @@ def _check_run_as(run_as: str, folder: Path) -> None:
 
     try:
         users = parse_run_as(run_as)
-        users.check(DataDir(folder, is_shared=True).attempts)
+        data_dir = DataDir(folder, is_shared=True)
+        data_dir.make()  # their users have to get into it
+        users.check(data_dir.attempts)
     except OptionError as error:
         raise UsageError(str(error)) from None
     except AgentError as error:

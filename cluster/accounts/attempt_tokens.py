@@ -15,7 +15,7 @@ from trainhall.cluster.accounts.secrets import sha256, token_of
 from trainhall.cluster.errors import ConflictError, NotFoundError
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.service import Service, load
-from trainhall.db.accounts import ApiToken, User
+from trainhall.db.accounts import ApiToken, AuditEntry, User
 from trainhall.db.models import Attempt, Job
 
 IS_ACTIVE = exists().where(
@@ -86,7 +86,7 @@ async def _owner(session: AsyncSession, job: Job) -> User:
     return owner
 
 
-def _audited(row: ApiToken, owner: str, now: datetime) -> audit.AuditEntry:
+def _audited(row: ApiToken, owner: str, now: datetime) -> AuditEntry:
     changes = {name: (None, getattr(row, name)) for name in ("name", "project", "role")}
     entry = audit.entry(
         None, "token.create", now, row.id, row.project, audit.DONE,

@@ -62,13 +62,10 @@ class DataDir:
     def checkpoints(self, job_id: str) -> Path:
         return self.path / "checkpoints" / job_id
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make the folder, private to the user but for the ways to attempts of others, and work in
-        it alone.
+    def make(self) -> None:
+        """Make the folder, private to the user but for the ways to attempts of others.
 
         Raises:
-            DataDirInUseError: another agent does.
             AgentError: it cannot be made.
         """
         try:
@@ -80,11 +77,25 @@ class DataDir:
                 folder.chmod(0o711 if shared else 0o700)
             for folder in (self.path / "logs", self.code):
                 folder.chmod(0o700)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> AgentError:
+        return AgentError(f"--data-dir {self.path} cannot be used: {error.strerror}; give another")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, and work in it alone.
+
+        Raises:
+            DataDirInUseError: another agent does.
+            AgentError: it cannot be made.
+        """
+        self.make()
+        try:
             lock = FileLock(self.path / "agent.lock")
         except OSError as error:
-            raise AgentError(
-                f"--data-dir {self.path} cannot be used: {error.strerror}; give another"
-            ) from None
+            raise self._unusable(error) from None
         with lock:
             if not lock.taken():
                 raise DataDirInUseError(

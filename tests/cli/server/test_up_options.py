@@ -13,6 +13,7 @@ from trainhall.cli.main import app
 from trainhall.cli.server import serve, up
 from trainhall.cluster.agent import devices
 from trainhall.cluster.agent import options as agent_options
+from trainhall.cluster.agent.run_as import RunAs
 
 
 def test_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +55,14 @@ def test_up_refuses_users_that_jobs_cannot_run_as(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(CliError, match="needs"):
         up._check_run_as("2000000-2000010", tmp_path)
+
+
+def test_up_checks_users_in_a_new_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """At the first start there is none that they could enter."""
+    seen = []
+    monkeypatch.setattr(RunAs, "check", lambda _, attempts: seen.append(attempts.is_dir()))
+    up._check_run_as("2000000-2000010", tmp_path / "data" / "agent")
+    assert seen == [True]
 
 
 def test_up_hands_its_user_of_jobs_to_the_agent(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import httpx
 import psutil
 from support.cluster.web import bearer
 from support.forking import forks
+from support.holds import with_tests
 from support.waiting import eventually
 
 PACED = """
@@ -31,7 +32,13 @@ class Up:
     most tests are about.
     """
 
-    def __init__(self, folder: Path, *arguments: str, forked: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        forked: bool,
+        module: str = "trainhall.cli.main",
+    ) -> None:
         self.folder = folder
         self.runtime = folder / "run"
         self.runtime.mkdir(exist_ok=True)
@@ -39,6 +46,7 @@ class Up:
         command = ["up", "--port", "0", "--data-dir", str(folder / "data")]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE"))}
         env["TRAINHALL_RUNTIME_DIR"] = str(self.runtime)
+        env["PYTHONPATH"] = with_tests()["PYTHONPATH"]
         self.process: forks.Fork | subprocess.Popen[bytes]
         with self.log.open("wb") as output, open(os.devnull, "rb") as nothing:
             if forked:
@@ -48,7 +56,7 @@ class Up:
                 )
                 return
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "trainhall.cli.main", *command, *arguments],
+                [sys.executable, "-m", module, *command, *arguments],
                 stdin=nothing, stdout=output, stderr=output, env=env, start_new_session=True,
             )  # fmt: skip
 

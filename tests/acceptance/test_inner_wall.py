@@ -1,0 +1,266 @@
+"""Attacks of jobs, as users of their own, on a whole cluster: coordinator, agent, other jobs."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from support.cluster.up import PATIENCE, Up
+from support.forking.run_as import a_range, needs_root
+from support.waiting import eventually
+
+from trainhall.api.host.credentials import admin_token
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.processes, needs_root]
+
+WAITS = """
+import json, os, pathlib, sys, time
+print(json.dumps({"uid": os.getuid(), "pid": os.getpid(),
+      "shim": os.getppid(), "folder": os.environ["TRAINHALL_ATTEMPT_FOLDER"]}), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+"""
+ATTACKS = """
+import json, os, pathlib, signal, socket, sys, urllib.error, urllib.request
+
+url, victim, *given = sys.argv[1:]
+victim, (data, config), pids = json.loads(victim), given[:2], list(map(int, given[2:]))
+found = {}
+
+def attack(name, work):
+    try:
+        found[name] = repr(work())[:200]
+    except OSError:
+        pass
+
+def read(path):
+    return pathlib.Path(path).read_bytes()[:100]
+
+for name in ("admin.token", "trainhall.db", "trainhall.db-wal", "agent/agent.json", "up.lock",
+             "logs/coordinator.log", "logs/agent.log"):
+    attack(f"read {name}", lambda: read(f"{data}/{name}"))
+    attack(f"replace {name}", lambda: os.replace(f"{data}/{name}", f"{data}/{name}.old"))
+for name in ("logs", "code", "checkpoints", "agent", "agent/attempts", "agent/code"):
+    attack(f"list {name}", lambda: os.listdir(f"{data}/{name}"))
+    attack(f"write to {name}", lambda: pathlib.Path(f"{data}/{name}/planted").write_text("x"))
+attack("read the login of commands", lambda: read(f"{config}/trainhall/credentials"))
+for pid in (*pids, victim["pid"], victim["shim"]):
+    for name in ("environ", "mem", "maps"):
+        attack(f"read {name} of {pid}", lambda: open(f"/proc/{pid}/{name}", "rb").read(1))
+    attack(f"list the files of {pid}", lambda: os.listdir(f"/proc/{pid}/fd"))
+    for number in (0, signal.SIGSTOP, signal.SIGKILL):
+        attack(f"signal {number} to {pid}", lambda: os.kill(pid, number))
+attack("list another's folder", lambda: os.listdir(victim["folder"]))
+for name in ("launch.json", "api.json", "status.json", "ranks/0/stdout.log"):
+    attack(f"read another's {name}", lambda: read(f"{victim['folder']}/{name}"))
+attack("write to another's log", lambda: open(f"{victim['folder']}/ranks/0/stdout.log", "a"))
+
+status = {}
+for path, method in (("training/jobs", "GET"), ("training/jobs", "POST"), ("audit", "GET"),
+                     ("cluster/nodes", "POST"), ("users", "GET"), ("auth/codes", "POST"),
+                     ("agent/code/" + 64 * "0", "GET")):
+    body = b"{}" if method == "POST" else None
+    request = urllib.request.Request(f"{url}/api/v1/{path}", body, method=method,
+        headers={"Content-Type": "application/json"})
+    try:
+        status[f"{method} {path}"] = urllib.request.urlopen(request, timeout=60).status
+    except urllib.error.HTTPError as error:
+        status[f"{method} {path}"] = error.code
+secrets = [name for name in os.environ if "TOKEN" in name or name in ("DATABASE_URL", "CANARY")]
+print(json.dumps({"found": found, "status": status, "secrets": secrets}), flush=True)
+"""
+LEAVES = """
+import os, pathlib, shutil, signal, sys, time
+folder = pathlib.Path(os.environ["TRAINHALL_ATTEMPT_FOLDER"])
+for name in ("status.json", "launch.json", "control.bin", "ranks/0/events.jsonl",
+             "ranks/0/metrics.bin"):
+    (folder / name).unlink(missing_ok=True)
+    if sys.argv[1] == "pipe":
+        os.mkfifo(folder / name)
+    elif sys.argv[1] == "directory":
+        (folder / name).mkdir()
+    else:
+        (folder / name).write_text("[" * 100_000)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(600)"], {})
+    os._exit(0)
+time.sleep(0.2)
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(600)
+"""
+USES_THE_API = """
+import json, os, sys, time
+import trainhall as th
+
+with th.Client() as client:
+    me = client.request("GET", "/auth/me")
+    job = client.submit({"name": "child", "script": {"path": sys.argv[1], "args": [sys.argv[2]]}})
+    refused = []
+    for path, body in (("/auth/tokens", {"name": "more"}), ("/auth/codes", {}),
+                       ("/users", {"name": "eve"}), ("/cluster/nodes", {"name": "more"})):
+        try:
+            client.request("POST", path, json=body)
+        except Exception as error:
+            refused.append(type(error).__name__)
+found = {"me": me, "job": job["id"], "owner": job["user"], "refused": refused}
+print(json.dumps(found), flush=True)
+# For the test alone, which looks for it in all that can be read.
+with open(os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+    file.write(os.environ["TRAINHALL_TOKEN"])
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+"""
+
+
+class Wall:
+    """`trainhall up --run-as`, and the scripts of its jobs, in a folder that all may pass."""
+
+    def __init__(self, folder: Path, up: Up, run_as: str) -> None:
+        first, last = map(int, run_as.split("-"))
+        self.folder, self.up, self.ids = folder, up, range(first, last + 1)
+        self.url = up.ready()
+        self.data = folder / "data"
+
+    def submit(self, name: str, text: str, *arguments: str, **more: Any) -> str:
+        path = self.folder / f"{name}.py"
+        path.write_text(text)
+        path.chmod(0o644)
+        spec = {
+            "name": name, "script": {"path": str(path), "args": list(arguments)},
+            "recovery": {"max_restarts": 0}, "resources": {"device": "cpu"}, **more,
+        }  # fmt: skip
+        reply = httpx.post(
+            f"{self.url}/api/v1/training/jobs", json=spec, headers=self.up.credential, timeout=60
+        )
+        assert reply.status_code == 201, reply.text
+        return str(reply.json()["id"])
+
+    def printed(self, job: str) -> Any:
+        """The line that a job has printed, as JSON."""
+
+        def line() -> str | None:
+            items = self.up.get(f"/training/jobs/{job}/logs", stream="stdout")["items"]
+            return str(items[0]["text"]) if items else None
+
+        return json.loads(eventually(f"a line of {job}", line, timeout=PATIENCE))
+
+    def ended(self, job: str) -> str:
+        def state() -> str | None:
+            found = str(self.up.get(f"/training/jobs/{job}")["state"])
+            return found if found in ("completed", "failed", "cancelled") else None
+
+        return eventually(f"the end of {job}", state, timeout=PATIENCE)
+
+    def processes(self) -> set[int]:
+        """Those of its jobs."""
+        found = set()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                is_over = process.status() == psutil.STATUS_ZOMBIE
+                found |= {process.pid} if process.uids().real in self.ids and not is_over else set()
+        return found
+
+
+@pytest.fixture(scope="module")
+def wall() -> Iterator[Wall]:
+    folder = Path(tempfile.mkdtemp(prefix="trainhall-wall-"))
+    folder.chmod(0o711)
+    run_as = a_range()
+    up = Up(
+        folder, "--slots", "4", "--run-as", run_as, forked=False, module="support.forking.run_as"
+    )
+    try:
+        yield Wall(folder, up, run_as)
+        up.process.send_signal(signal.SIGTERM)
+        assert up.process.wait(PATIENCE) == 0
+    finally:
+        if up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+        for process in up.left():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        shutil.rmtree(folder)
+
+
+def test_job_reaches_nothing_of_the_cluster(wall: Wall) -> None:
+    gate = wall.folder / "reached"
+    victim = wall.submit("victim", WAITS, str(gate), api_token="member")
+    seen = wall.printed(victim)
+    assert seen["uid"] in wall.ids
+    pids = [wall.up.process.pid, *(wall.up.child(name).pid for name in ("coordinator", "agent"))]
+    config = os.environ.get("XDG_CONFIG_HOME", str(Path.home() / ".config"))
+    hostile = wall.submit(
+        "hostile", ATTACKS, wall.url, json.dumps(seen), str(wall.data), config, *map(str, pids)
+    )
+    tried = wall.printed(hostile)
+    assert tried["found"] == {}
+    assert set(tried["status"].values()) == {401}
+    assert tried["secrets"] == []
+    assert wall.ended(hostile) == "completed"
+    # What it was refused is there.
+    assert admin_token(wall.data)
+    for name in ("trainhall.db", "agent/agent.json", "logs/agent.log"):
+        assert (wall.data / name).exists()
+    gate.touch()
+    assert wall.ended(victim) == "completed"
+
+
+@pytest.mark.parametrize("attack", ["garbage", "pipe", "directory"])
+def test_job_that_kills_its_shim_harms_no_other(wall: Wall, attack: str) -> None:
+    gate = wall.folder / f"beside-{attack}"
+    beside = wall.submit("beside", WAITS, str(gate))
+    pid = wall.printed(beside)["pid"]
+    agent = wall.up.child("agent").pid
+    hostile = wall.submit("hostile", LEAVES, attack)
+    assert wall.ended(hostile) == "failed"
+    shim = psutil.Process(pid).parent()
+    assert shim is not None
+    eventually("it to leave nothing", lambda: wall.processes() == {pid, shim.pid}, timeout=PATIENCE)
+    assert wall.up.child("agent").pid == agent
+    gate.touch()
+    assert wall.ended(beside) == "completed"
+
+
+def test_job_uses_the_api_with_its_own_token(wall: Wall) -> None:
+    gate, place = wall.folder / "used", wall.folder / "tokens"
+    place.mkdir()
+    place.chmod(0o1777)
+    child = wall.folder / "child.py"
+    child.write_text(WAITS)
+    job = wall.submit(
+        "parent", USES_THE_API, str(child), str(gate), str(place / "token"), api_token="member"
+    )
+    used = wall.printed(job)
+    me = wall.up.get("/auth/me")["user"]
+    assert (used["me"]["user"], used["me"]["admin"]) == (me, False)
+    assert [project["role"] for project in used["me"]["projects"]] == ["member"]
+    assert used["owner"] == me
+    assert used["refused"] == ["NotAllowedError"] * 4
+    token = eventually("the token", (place / "token").read_text, timeout=PATIENCE)
+    bearer = {"Authorization": f"Bearer {token}"}
+    path = f"{wall.url}/api/v1/training/jobs/{job}"
+    assert httpx.get(path, headers=bearer).status_code == 200
+    for each in (path, f"{path}/attempts", f"{path}/events", f"{path}/logs"):
+        assert token not in httpx.get(each, headers=wall.up.credential).text
+    for log in ("coordinator", "agent"):
+        assert token not in (wall.data / "logs" / f"{log}.log").read_text()
+    (launch,) = (wall.data / "agent" / "attempts" / job).glob("*/launch.json")
+    assert token not in launch.read_text()
+    rows = wall.up.get("/audit", action="job")["items"]
+    submitted = next(row for row in rows if row["object"] == used["job"])
+    assert submitted["credential"] == f"attempt 1 of job {job}"
+    gate.touch()
+    assert wall.ended(job) == "completed"
+    assert httpx.get(path, headers=bearer).status_code == 401
+    assert wall.ended(used["job"]) == "completed"
