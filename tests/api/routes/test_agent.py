@@ -368,6 +368,26 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
     assert refused_rows[-1]["object"] == job
 
 
+async def test_node_gets_tokens_for_its_attempts_alone(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        _, holder = await joined(client)
+        _, stranger = await joined(client, "stranger")
+        async with connect(socket_url(url), additional_headers=holder) as agent:
+            await agent.send(report())
+            spec = {**SPEC, "api_token": "member"}
+            job = (await client.post(f"{API}/training/jobs", json=spec)).json()["id"]
+            assigned = (await desired(agent, 1))["assignments"][0]
+            path = f"{API}/agent/jobs/{job}/attempts/{assigned['launch']['attempt']}/token"
+            assert (await client.post(path, headers=stranger)).status_code == 404
+            assert (await client.post(path)).status_code == 401
+            token = (await client.post(path, headers=holder)).raise_for_status().json()["token"]
+            bearer = {"Authorization": f"Bearer {token}"}
+            me = (await client.get(f"{API}/auth/me", headers=bearer)).json()
+            assert (me["how"], me["admin"]) == ("token", False)
+            assert me["projects"] == [{"name": "default", "role": "member"}]
+            assert token not in (await client.get(f"{API}/training/jobs/{job}")).text
+
+
 async def test_refused_credentials_of_agents_are_audited(url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=20) as client:
         node_id, credential = await joined(client)
