@@ -2,11 +2,9 @@ import { Code, Group, Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
 import type { JobPage } from "@/client";
-import { useSummary } from "@/shared/api/cluster";
 import { useRights } from "@/shared/api/rights";
 import { CopyAs } from "@/shared/copy/copy-as";
 import { listing } from "@/shared/copy/snippets";
-import { count } from "@/shared/format";
 import { scopeOf } from "@/shared/owners/scope";
 import { ScopeSwitch } from "@/shared/owners/scope-switch";
 import { usePageCommands } from "@/shared/page/commands";
@@ -22,10 +20,11 @@ import { SearchField } from "@/shared/ui/search-field";
 import { useJobGroups } from "./api/job-groups";
 import { type PageRange, useJobList } from "./api/job-list";
 import { BulkActions } from "./bulk/bulk-actions";
-import { counted, FILTERS, type Filter, queryOf, stateCounts } from "./filters";
+import { FILTERS, type Filter, queryOf } from "./filters";
 import { GroupSelect, JobGroups } from "./groups/job-groups";
 import classes from "./jobs-page.module.css";
 import { QueryInput, queryProblem } from "./query-input";
+import { StateFilter } from "./state-filter";
 import { ColumnChooser } from "./table/column-chooser";
 import { shownColumns, toSearch } from "./table/columns";
 import { JobsTable } from "./table/jobs-table";
@@ -238,43 +237,6 @@ function useLastDefined<T>(value: T | undefined): T | undefined {
   const last = useRef(value);
   if (value !== undefined) last.current = value;
   return last.current;
-}
-
-interface StateFilterProps {
-  show: Filter;
-  search: string;
-  query: string;
-  onChange: (next: Filter) => void;
-}
-
-/** The filters with how many jobs each would list. */
-function StateFilter({ show, search, query, onChange }: StateFilterProps) {
-  const summary = useSummary();
-  const isNarrowed = `${search}${query}`.trim() !== "";
-  const matching = useJobGroups(isNarrowed ? "state" : undefined, { states: null, search, query });
-  const counts = isNarrowed ? stateCounts(matching.data) : summary.data?.jobs;
-  return (
-    <fieldset className={classes.filters}>
-      <legend className="sr-only">Show jobs by state</legend>
-      {(Object.keys(FILTERS) as Filter[]).map((filter) => (
-        <button
-          key={filter}
-          type="button"
-          className={classes.filter}
-          aria-pressed={show === filter}
-          onClick={() => onChange(filter)}
-        >
-          {FILTERS[filter].label}
-          <span className={classes.count}>{counts ? countText(filter, counts) : ""}</span>
-        </button>
-      ))}
-    </fieldset>
-  );
-}
-
-function countText(filter: Filter, counts: Record<string, number>): string {
-  const found = counted(filter, counts);
-  return found === undefined ? "" : count(found);
 }
 
 function NewJob() {

@@ -172,5 +172,6 @@ function facts(node: ClusterNode): string[] {
     ...(node.address ? [node.address] : []),
     node.agent_version ? `agent ${node.agent_version}` : "has not joined yet",
     ...labels,
+    ...(node.projects ? [`jobs of ${node.projects.join(", ") || "other projects"} only`] : []),
   ];
 }

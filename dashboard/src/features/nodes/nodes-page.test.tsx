@@ -109,3 +109,12 @@ it("only an admin drains nodes", async () => {
   await userEvent.click(button);
   expect(screen.queryByRole("dialog")).toBeNull();
 });
+
+it("a node says of which projects it takes jobs", async () => {
+  const limited = (projects: string[]) => [{ ...NODE, labels: {}, projects } as ClusterNode];
+  const list = { opened: ["gpu-07"], onOpen: vi.fn(), onClose: vi.fn() };
+  shown(<NodeGrid nodes={limited(["speech", "vision"])} {...list} />, {});
+  expect(await screen.findByText(/jobs of speech, vision only/)).toBeVisible();
+  shown(<NodeGrid nodes={limited([])} {...list} />, {});
+  expect(await screen.findByText(/jobs of other projects only/)).toBeVisible();
+});
