@@ -121,7 +121,9 @@ def _what(row: out.Json) -> str:
 
 
 def _value(value: Any) -> str:
-    return out.BLANK if value is None else str(value)
+    if value is None:
+        return out.BLANK
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _who(row: out.Json) -> str:

@@ -96,7 +96,7 @@ def login(
     if print_header:
         token = token_for(url) or token_of_own_coordinator(url)
         if token is None:
-            raise NotAllowedError(f"there is no credential for {url}; run `trainhall login {url}`")
+            raise NotAllowedError(f"you are not logged in to {url}: run `trainhall login {url}`")
         print(f"Authorization: Bearer {token}")
         return
     if code and paste:

@@ -12,6 +12,7 @@ from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
 
 projects = typer.Typer(help="Projects, and the roles in them.", no_args_is_help=True)
+_LIMITS = ("priority", "devices", "paths")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the project.")]
 
 
@@ -91,11 +92,18 @@ def change(
     name: Name,
     limits: Annotated[
         list[str],
-        typer.Option("--limit", metavar="NAME=VALUE", help="Set a limit; null takes it away."),
+        typer.Option(
+            "--limit",
+            metavar="NAME=VALUE",
+            help="Set priority, devices or paths; null takes the limit away. May be repeated.",
+        ),
     ],
     url: Url = DEFAULT_URL,
 ) -> None:
     """Change the limits of a project.
+
+    priority is the highest of a job, devices the most of one job; under the folders of paths lie
+    checkpoint.path, code, scripts, interpreters and data. Quotas limit what a project holds at once.
 
     \b
     Examples:
@@ -146,6 +154,8 @@ def _limit(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
         raise UsageError(f"{text!r} has no value; write it as priority=0")
+    if name not in _LIMITS:
+        raise UsageError(f"{name!r} is no limit; use {', '.join(_LIMITS)}")
     try:
         return name, yaml.safe_load(value)
     except yaml.YAMLError:
@@ -153,5 +163,9 @@ def _limit(text: str) -> tuple[str, Any]:
 
 
 def _limits(limits: dict[str, Any]) -> str:
-    parts = [f"{name}={value}" for name, value in limits.items() if value is not None]
+    parts = [f"{name}={_shown(value)}" for name, value in limits.items() if value is not None]
     return ", ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    return f"[{', '.join(value)}]" if isinstance(value, list) else str(value)

@@ -38,6 +38,8 @@ LEAST_SECONDS = 1.0
 PAGE = 200
 PROJECT_VARIABLE = "TRAINHALL_PROJECT"
 """Environment variable with the project of what names none."""
+LOGINS = tuple(f"{API_PREFIX}/auth/{way}" for way in ("link", "device", "browser"))
+"""Paths that make a credential of something else, which may be wrong."""
 ARCHIVED_TOO = "archived:yes,no"
 """Query of all jobs."""
 
@@ -145,6 +147,8 @@ class Client:
                 response = self._http.request(method, path, **options)
                 if response.status_code == 401 and self._finds_token():
                     response = self._http.request(method, path, **options)
+                if response.status_code == 401 and not path.startswith(LOGINS):
+                    self._check_logged_in()
                 if (pause := _retry_after(response)) and not is_last:
                     time.sleep(min(pause, left))
                     continue
@@ -170,6 +174,11 @@ class Client:
             return False
         self._has_token = True
         return self._use_token(token_of_own_coordinator(self.url))
+
+    def _check_logged_in(self) -> None:
+        if "Authorization" not in self._http.headers:
+            advice = f"run `trainhall login {self.url}`"
+            raise NotAllowedError(f"you are not logged in to {self.url}: {advice}")
 
     def _no_address(self, error: Exception) -> UsageError:
         return UsageError(f"the URL {self.url!r} is not an address: {error}")

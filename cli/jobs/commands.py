@@ -263,7 +263,7 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str, of: out.Json) 
         out.Column(
             "BEFORE", lambda e: earlier_position(e["history"] or (), e["position"]), spare=3
         ),
-        out.Column("FOR", lambda e: e["reason"]),
+        out.Column("FOR", lambda e: e["reason"] if e["name"] else ""),
     ]
     if output is Format.NAME:
         entries = [{"id": entry["job_id"]} for entry in entries if entry["job_id"]]

@@ -50,6 +50,7 @@ def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
         out.Column("BUSY", _busy, right=True),
         out.Column("VERSION", lambda n: n["agent_version"] or ""),
         out.Column("SEEN", lambda n: out.age(n["last_seen_at"]), right=True),
+        *([out.Column("JOBS OF", _of_projects)] if any(map(_is_limited, nodes)) else []),
         out.Column("REASON", lambda n: n["reason"] or ""),
     ]
     out.print_items(nodes, columns, output, empty="No nodes. Add one with `trainhall nodes add`.")
@@ -152,8 +153,14 @@ def set_(
     out.print_item(changed, output, lambda: f"{changed['name']}  {_of_projects(changed)}")
 
 
+def _is_limited(node: out.Json) -> bool:
+    return node["projects"] is not None
+
+
 def _of_projects(node: out.Json) -> str:
-    return "all projects" if node["projects"] is None else ", ".join(node["projects"])
+    if node["projects"] is None:
+        return "all projects"
+    return ", ".join(node["projects"]) or "other projects only"
 
 
 @app.command("drain")
@@ -297,6 +304,7 @@ def _page(node: out.Json) -> str:
         ("since", f"{out.moment(node['state_at'])} ({out.age(node['state_at'])})"),
         ("seen", out.age(node["last_seen_at"])),
         ("labels", _shown(node["labels"])),
+        ("jobs of", _of_projects(node)),
         ("address", node["address"]),
         ("version", node["agent_version"] or ""),
     ]

@@ -78,10 +78,10 @@ def admin(cli: Cli, folder: Path) -> Cli:
 
 
 def test_user_without_credential_learns_how_to_log_in(cli: Cli) -> None:
-    with pytest.raises(NotAllowedError, match="trainhall login"):
-        cli("ls")
-    with pytest.raises(NotAllowedError, match="trainhall login http"):
-        cli("login", "--print-header")
+    advice = f"not logged in to {cli.url}: run `trainhall login {cli.url}`"
+    for command in (("ls",), ("open",), ("login", "--print-header")):
+        with pytest.raises(NotAllowedError, match=advice):
+            cli(*command)
 
 
 def test_pasted_token_is_stored_privately(admin: Cli, tmp_path: Path, url: str) -> None:
@@ -209,6 +209,8 @@ def test_audit_log_is_printed(admin: Cli) -> None:
     assert admin.err == "No rows.\n"
     with pytest.raises(UsageError, match="table or"):
         admin("audit", "--follow", "-o", "json")
+    admin("tokens", "create", "scrape", "--scope", "metrics")
+    assert 'scopes: — → ["metrics"]' in admin("audit", "--last", "1")
 
 
 def test_audit_log_is_followed(admin: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

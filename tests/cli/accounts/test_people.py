@@ -64,7 +64,10 @@ def test_lab_is_set_up(cli: Cli, url: str) -> None:
     with pytest.raises(UsageError, match="maria=member"):
         cli("projects", "members", "vision", "--add", "maria")
     cli("projects", "set", "vision", "--limit", "priority=0")
-    assert "priority=0" in cli("projects", "ls")
+    cli("projects", "set", "vision", "--limit", "paths=[/data/a, /data/b]")
+    assert "priority=0, paths=[/data/a, /data/b]" in cli("projects", "ls")
+    with pytest.raises(UsageError, match="no limit; use priority, devices, paths"):
+        cli("projects", "set", "vision", "--limit", "priorities=1")
     assert "maria" in cli("users", "ls", "-o", "name").split()
     with httpx.Client(base_url=f"{url}/api/v1") as browser:
         login = {"name": "maria", "password": "first password"}
@@ -105,6 +108,19 @@ def test_service_account_scrapes_figures(cli: Cli, url: str) -> None:
     assert "metrics" in cli("tokens", "ls", "--user", "prometheus")
     cli("tokens", "rm", "scrape", "--user", "prometheus")
     assert httpx.get(f"{url}/metrics", headers=header).status_code == 401
+
+
+def test_node_is_limited_to_projects(cli: Cli) -> None:
+    cli("nodes", "add", "gpu-07")
+    assert "JOBS OF" not in cli("nodes", "ls")
+    cli("nodes", "set", "gpu-07", "--projects", "default")
+    assert "JOBS OF" in cli("nodes", "ls")
+    assert ["jobs", "of", "default"] in map(str.split, cli("nodes", "show", "gpu-07").splitlines())
+    cli("users", "add", "outsider", "--service")
+    token = cli("tokens", "create", "a", "--user", "outsider").strip()
+    assert "other projects only" in cli("nodes", "show", "gpu-07", token=token)
+    assert "default" not in cli("nodes", "ls", token=token)
+    cli("nodes", "remove", "gpu-07")
 
 
 def test_errors_have_their_kinds(cli: Cli) -> None:
