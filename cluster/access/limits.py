@@ -61,7 +61,8 @@ def check_limits(limits: ProjectLimits | None, spec: JobSpec) -> None:
         return
     if limits.priority is not None and spec.priority > limits.priority:
         message = f"is above {limits.priority}, the highest priority in project {spec.project}"
-        raise _beyond("priority", str(spec.priority), message, spec)
+        change = f"priority={spec.priority}"
+        raise _beyond("priority", str(spec.priority), message, spec, change)
     _check_devices(limits, spec)
     if limits.paths is None:
         return
@@ -69,7 +70,7 @@ def check_limits(limits: ProjectLimits | None, spec: JobSpec) -> None:
         if not any(_is_under(path, folder) for folder in limits.paths):
             allowed = ", ".join(limits.paths) or "none, only uploaded code"
             message = f"is not under a folder that project {spec.project} may use ({allowed})"
-            raise _beyond(field, path, message, spec)
+            raise _beyond(field, path, message, spec, "paths=[FOLDER, …]")
 
 
 def check_size(limits: ProjectLimits | None, spec: JobSpec, before: dict[str, Any]) -> None:
@@ -89,7 +90,7 @@ def _check_devices(limits: ProjectLimits, spec: JobSpec) -> None:
     workers = spec.resources.workers  # of an elastic job the most
     if limits.devices is not None and workers > limits.devices:
         message = f"is above {limits.devices}, the most devices of a job in project {spec.project}"
-        raise _beyond("resources.workers", str(workers), message, spec)
+        raise _beyond("resources.workers", str(workers), message, spec, f"devices={workers}")
 
 
 def _host_paths(spec: JobSpec) -> Iterator[tuple[str, str]]:
@@ -120,6 +121,8 @@ def _plain(path: str) -> PurePosixPath:
     return PurePosixPath("/" + normpath(path).lstrip("/"))
 
 
-def _beyond(field: str, value: str, message: str, spec: JobSpec) -> InvalidValueError:
-    raised = f"an admin can raise that with `trainhall projects set {spec.project}`"
-    return InvalidValueError(field, value, f"{message}; {raised}")
+def _beyond(
+    field: str, value: str, message: str, spec: JobSpec, change: str
+) -> InvalidValueError:
+    command = f"trainhall projects set {spec.project} --limit '{change}'"
+    return InvalidValueError(field, value, f"{message}; an admin can change that: `{command}`")
