@@ -57,9 +57,9 @@ def action_of(operation: str, method: str) -> str:
     """Return the action in the audit log of an operation.
 
     Args:
-        operation: name of its function.
+        operation: name of its function; empty: there is none.
     """
-    if method in ("GET", "HEAD") or operation in READERS:
+    if not operation or method in ("GET", "HEAD") or operation in READERS:
         return READ
     verb, _, kind = operation.partition("_")
     return ACTIONS.get(operation, f"{kind}.{verb}")

@@ -35,9 +35,14 @@ async def hold_project(session: AsyncSession, project: str | None) -> None:
     Raises:
         InvalidValueError: it was deleted.
     """
-    held = select(Project.name).where(Project.name == project)
-    if await session.scalar(held.with_for_update(read=True, key_share=True)) is None:
+    if not await is_held(session, project):
         raise InvalidValueError("project", project, f"the project {project!r} was deleted")
+
+
+async def is_held(session: AsyncSession, project: str | None) -> bool:
+    """Return whether there is a project, which then is not deleted before this transaction ends."""
+    held = select(Project.name).where(Project.name == project)
+    return await session.scalar(held.with_for_update(read=True, key_share=True)) is not None
 
 
 async def submission_project(

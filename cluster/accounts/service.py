@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.networks import network_of
+from trainhall.cluster.access.ownership import is_held
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
@@ -216,6 +217,8 @@ class AccountService(CredentialLookup):
                 is_person = (await _locked(session, user_id)).kind == "person"
                 if user_id != principal.user_id and is_person:
                     raise ForbiddenError(f"{user} is a person, who creates tokens herself")
+            if reach.project is not None and not await is_held(session, reach.project):
+                raise _no_project(reach.project)
             # Tokens that have expired leave room for new ones.
             await session.execute(
                 delete(ApiToken).where(
@@ -273,7 +276,7 @@ class AccountService(CredentialLookup):
         """List the API tokens of a user, the oldest first.
 
         Args:
-            user: whose; None: the caller's.
+            user: whose; None: the caller's, of whom a narrowed token sees itself alone.
 
         Raises:
             ForbiddenError: the caller may not.
@@ -284,6 +287,8 @@ class AccountService(CredentialLookup):
             if user is not None:
                 user_id = await _managed(session, principal, user)
             query = select(ApiToken).where(*_own_tokens(user_id))
+            if principal.is_narrowed and user_id == principal.user_id:
+                query = query.where(ApiToken.id == principal.credential_id)
             rows = await session.scalars(query.order_by(ApiToken.created_at, ApiToken.id))
             found = [views.ApiToken.of(row) for row in rows]
         items, following = pagination.page_of("tokens", found, limit, cursor)
@@ -292,7 +297,12 @@ class AccountService(CredentialLookup):
     async def sessions(
         self, principal: Principal, *, limit: int = 50, cursor: str | None = None
     ) -> views.SessionPage:
-        """List the user's sessions, the oldest first."""
+        """List the user's sessions, the oldest first.
+
+        Raises:
+            ForbiddenError: the caller's token is narrowed.
+        """
+        check_whole(principal, "list sessions")
         query = select(LoginSession).where(
             LoginSession.user_id == principal.user_id,
             LoginSession.expires_at > self._clock.now(),
@@ -393,13 +403,15 @@ def _check_reach(principal: Principal, reach: Reach) -> None:
     projects = [reach.project] if reach.project is not None else sorted(principal.roles)
     known = {name: principal.roles.get(name) for name in projects}
     if reach.project is not None and known[reach.project] is None:
-        raise InvalidValueError(
-            "project", reach.project, f"you have no role in a project {reach.project!r}"
-        )
+        raise _no_project(reach.project)
     highest = max((role for role in known.values() if role), key=lambda r: r.rank, default=None)
     if reach.role is not None and (highest is None or reach.role.rank > highest.rank):
         where = f"in project {reach.project}" if reach.project else "in any project"
         raise InvalidValueError("role", reach.role, f"you do not have this role {where}")
+
+
+def _no_project(project: str) -> InvalidValueError:
+    return InvalidValueError("project", project, f"you have no role in a project {project!r}")
 
 
 async def _locked(session: AsyncSession, user_id: str) -> User:

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.ownership import is_held
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
@@ -73,7 +74,8 @@ class UserService(Service):
 
         Raises:
             ConflictError: there is, or was, one of this name.
-            ForbiddenError, NotFoundError: the caller may not, or sees no such project.
+            ForbiddenError, NotFoundError: the caller may not, or there is no such project that they
+                see.
             InvalidValueError: the name is not allowed, or something does not fit the kind.
         """
         name = checked_name(name)
@@ -91,6 +93,8 @@ class UserService(Service):
             hashed = await self._accounts.passwords.hash(password)
         async with self._turn, self._db.transaction() as session:
             check_unused("user", name, await session.scalars(select(User.name)))
+            if project is not None and not await is_held(session, project):
+                raise NotFoundError("project", project)
             user = User(
                 id=self._ids.new(),
                 name=name,

@@ -5,13 +5,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.audit import Changes
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
-from trainhall.cluster.access.visibility import check_job, visible_or_none
+from trainhall.cluster.access.visibility import (
+    check_job,
+    of_visible_jobs,
+    visible,
+    visible_or_none,
+)
 from trainhall.cluster.accounts.reach import Reach, read_roles
 from trainhall.cluster.alerts import views
 from trainhall.cluster.alerts.dispatcher import Dispatcher
@@ -25,11 +31,14 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.lifecycle.alerts import TEST, Condition, new_delivery
 from trainhall.cluster.lifecycle.reasons import A_USER
-from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.alerts import Alert, AlertDelivery, AlertFiring
 from trainhall.db.models import Job
 
 MAX_ALERTS = 1000
+"""Of all users."""
+MAX_OWN_ALERTS = 100
+"""Of one user, who is no admin: so that nobody has all of them."""
 KEPT = timedelta(days=30)
 """Finished deliveries are kept for so long."""
 _OF_NODES = (Condition.NODE_DOWN, Condition.DISK_FILLING)
@@ -76,8 +85,7 @@ class AlertService(Service):
         check_target(wanted.target, self._settings)
         async with self._creating, self._db.transaction() as session:
             await self._check_scope(session, wanted)
-            if (await session.scalar(select(func.count()).select_from(Alert)) or 0) >= MAX_ALERTS:
-                raise ConflictError(f"there are {MAX_ALERTS} alerts already; delete some first")
+            await self._check_number(session)
             newest = await session.scalar(select(func.max(Alert.number)))
             alert = Alert(
                 id=self._ids.new(),
@@ -96,6 +104,19 @@ class AlertService(Service):
         self._wake()
         return view
 
+    async def _check_number(self, session: AsyncSession) -> None:
+        """Check that there may be another alert.
+
+        Raises:
+            ConflictError: there are too many, or the caller has too many.
+        """
+        counted = select(func.count()).select_from(Alert)
+        own = counted.where(Alert.user == self._caller.user)
+        if not self._caller.is_admin and (await session.scalar(own) or 0) >= MAX_OWN_ALERTS:
+            raise ConflictError(f"you have {MAX_OWN_ALERTS} alerts already; delete some first")
+        if (await session.scalar(counted) or 0) >= MAX_ALERTS:
+            raise ConflictError(f"there are {MAX_ALERTS} alerts already; delete some first")
+
     async def get(self, alert_id: str) -> views.Alert:
         async with self._db.session() as session:
             return views.alert_view(await self._load(session, alert_id))
@@ -106,17 +127,16 @@ class AlertService(Service):
         Raises:
             NotFoundError: there is none.
         """
-        alert = await load(session, Alert, alert_id, locked=locked)
-        if not self._caller.is_admin and alert.user != self._caller.user:
+        query = select(Alert).where(Alert.id == alert_id, *_own(self._caller))
+        alert = await session.scalar(query.with_for_update() if locked else query)
+        if alert is None:
             raise NotFoundError("alert", alert_id)
         return alert
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.AlertPage:
         """List the caller's alerts, and an admin all, the oldest first."""
         pagination.check_limit(limit)
-        query = select(Alert).order_by(Alert.number).limit(limit + 1)
-        if not self._caller.is_admin:
-            query = query.where(Alert.user == self._caller.user)
+        query = select(Alert).where(*_own(self._caller)).order_by(Alert.number).limit(limit + 1)
         if cursor is not None:
             query = query.where(Alert.number > pagination.decode_number("alerts", cursor))
         async with self._db.session() as session:
@@ -252,6 +272,19 @@ class AlertService(Service):
     def _wake(self) -> None:
         self._monitor.wake()
         self._dispatcher.wake()
+
+
+def _own(caller: Principal) -> list[ColumnElement[bool]]:
+    """Return the conditions under which alerts are a caller's: of a user's, a narrowed token has
+    those of one project or job that it reaches."""
+    if caller.is_admin:
+        return []
+    own = Alert.user == caller.user
+    if not caller.is_narrowed:
+        return [own]
+    of_project = and_(Alert.scope_kind == "project", *visible(caller, Alert.scope_value))
+    of_job = and_(Alert.scope_kind == "job", *of_visible_jobs(caller, Alert.scope_value))
+    return [own, or_(of_project, of_job)]
 
 
 async def _check_scope(session: AsyncSession, wanted: Definition) -> None:

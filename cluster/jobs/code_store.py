@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import Connection, delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.access.ownership import submission_project
+from trainhall.cluster.access.ownership import hold_project, submission_project
 from trainhall.cluster.access.principal import Owner
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import visible
@@ -126,6 +126,7 @@ class CodeStore(Service):
             await asyncio.to_thread(part.replace, target)
             await asyncio.to_thread(fsync_folder, self._folder)
             async with self._db.transaction() as session:
+                await hold_project(session, project)
                 await self.keep(session, sha256, project)
                 self._audit(session, "code.upload", sha256, project=project)
         finally:

@@ -7,9 +7,10 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.principal import Owned, Principal
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import ConflictError, InvalidValueError
-from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
+from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB, experiment_label, job_label
 from trainhall.cluster.service import ServiceContext, load
 from trainhall.db.experiments import Experiment, IdempotencyKey
 from trainhall.db.models import Job
@@ -62,7 +63,7 @@ class Creation:
                 try:
                     async with self._db.transaction() as session:
                         if request is not None and (
-                            known := await self._created(session, caller.user, request)
+                            known := await self._created(session, caller, request)
                         ):
                             return await view(session, known), False
                         new = await add(session)
@@ -83,25 +84,33 @@ class Creation:
         session.add(key)
         await session.flush()
 
-    async def _created(self, session: AsyncSession, user: str, request: RequestKey) -> str | None:
+    async def _created(
+        self, session: AsyncSession, caller: Principal, request: RequestKey
+    ) -> str | None:
         """Return the id of what the key has created."""
-        if request is None:
-            return None
-        known = await session.get(IdempotencyKey, (user, request.key))
+        known = await session.get(IdempotencyKey, (caller.user, request.key))
         if known is None:
             return None
         earlier = known.job_id if self._model is Job else known.experiment_id
         if earlier is None or known.body_sha256 != request.body_sha256:
             raise ConflictError(
                 f"Idempotency-Key {request.key!r} was used for another body, of "
-                f"{await _label(session, known)}; use a new key"
+                f"{await _label(session, caller, known)}; use a new key"
             )
         return earlier
 
 
-async def _label(session: AsyncSession, known: IdempotencyKey) -> str:
+async def _label(session: AsyncSession, caller: Principal, known: IdempotencyKey) -> str:
+    """Return what a key has created, in a sentence: by name, if the caller still sees it."""
     if known.job_id is not None:
-        return job_label(known.job_id, (await load(session, Job, known.job_id)).name)
+        job = await load(session, Job, known.job_id)
+        return job_label(job.id, job.name) if _is_visible(caller, job) else FOREIGN_JOB
     assert known.experiment_id is not None
     experiment = await load(session, Experiment, known.experiment_id)
+    if not _is_visible(caller, experiment):
+        return "an experiment of another project"
     return experiment_label(experiment.id, experiment.name)
+
+
+def _is_visible(caller: Principal, row: Owned) -> bool:
+    return caller.may(Action.READ, row.project)

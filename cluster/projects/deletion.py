@@ -10,6 +10,8 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access import audit
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import end_credentials
 from trainhall.cluster.errors import ConflictError, NotFoundError
 from trainhall.cluster.jobs.service import JobService
@@ -59,8 +61,14 @@ async def _counts(
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-async def delete_contents(db: Database, jobs: JobService, name: str) -> None:
-    """Delete the jobs, experiments and reports of a project that have ended.
+async def delete_contents(
+    db: Database, jobs: JobService, caller: Principal, name: str, now: datetime
+) -> None:
+    """Delete the jobs, experiments and reports of a project that have ended; each leaves a row in
+    the audit log, as what is deleted stays so if the rest fails.
+
+    Args:
+        jobs: limited to the caller.
 
     Raises:
         WrongStateError: a node still has to report on a job, or it was started again.
@@ -72,8 +80,17 @@ async def delete_contents(db: Database, jobs: JobService, name: str) -> None:
             await jobs.delete(job_id)
     async with db.transaction() as session:
         ended = (Experiment.project == name, Experiment.finished_at.is_not(None))
-        await session.execute(delete(Experiment).where(*ended))
-        await session.execute(delete(Report).where(Report.project == name))
+        gone = delete(Experiment).where(*ended).returning(Experiment.id, Experiment.name)
+        for each in (await session.execute(gone)).all():
+            audit.record(
+                session, caller, "experiment.delete", now,
+                name=each.id, project=name, detail=each.name,
+            )  # fmt: skip
+        gone = delete(Report).where(Report.project == name).returning(Report.id, Report.title)
+        for each in (await session.execute(gone)).all():
+            audit.record(
+                session, caller, "report.delete", now, name=each.id, project=name, detail=each.title
+            )
 
 
 async def delete_project(session: AsyncSession, name: str, now: datetime) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.limits import LIMITS_OF_NEW, ProjectLimits
+from trainhall.cluster.access.ownership import is_held
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action, Role
 from trainhall.cluster.access.visibility import visible
@@ -143,7 +144,8 @@ class ProjectService(Service):
                 raise ConflictError(f"the project {name} cannot be deleted")
             await check_deletable(session, name, with_contents=with_contents)
         if with_contents:
-            await delete_contents(self._db, self._jobs, name)
+            jobs = self._jobs.limited_to(self._caller)
+            await delete_contents(self._db, jobs, self._caller, name, self._clock.now())
         async with self._db.transaction() as session:
             await delete_project(session, name, self._clock.now())
             self._audit(session, "project.delete", name, project=name)
@@ -229,6 +231,8 @@ class ProjectService(Service):
     async def _managed(self, session: AsyncSession, name: str) -> Project:
         project = await self._find(session, name)
         self._caller.check_manages(project.name, "change members")
+        if not await is_held(session, project.name):
+            raise NotFoundError("project", name)
         return project
 
     async def _find(self, session: AsyncSession, name: str, *, locked: bool = False) -> Project:

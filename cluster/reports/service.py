@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import defer
 
 from trainhall.cluster import pagination
-from trainhall.cluster.access.ownership import submission_project
+from trainhall.cluster.access.ownership import hold_project, submission_project
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter, visible
 from trainhall.cluster.errors import ConflictError
@@ -16,6 +16,7 @@ from trainhall.db.reports import Report
 from trainhall.db.views import rfc3339
 
 MAX_REPORTS = 10_000
+"""Of one project."""
 MAX_TEXT = 50_000
 
 
@@ -59,17 +60,20 @@ class ReportService(Service):
             project: None: the caller's default.
 
         Raises:
-            ConflictError: there are too many.
+            ConflictError: the project has too many.
             ForbiddenError: the caller's role in the project is too low.
             InvalidValueError: there is no such project that they see.
         """
         now = self._clock.now()
         async with self._creating, self._db.transaction() as session:
-            count = await session.scalar(select(func.count()).select_from(Report)) or 0
-            if count >= MAX_REPORTS:
-                raise ConflictError(f"there are {MAX_REPORTS} reports already; delete some first")
-            newest = await session.scalar(select(func.max(Report.number))) or 0
             project = await submission_project(session, self._caller, project, self._clock)
+            await hold_project(session, project)
+            count = await session.scalar(select(func.count()).where(Report.project == project)) or 0
+            if count >= MAX_REPORTS:
+                raise ConflictError(
+                    f"project {project} has {MAX_REPORTS} reports already; delete some first"
+                )
+            newest = await session.scalar(select(func.max(Report.number))) or 0
             report = Report(
                 id=self._ids.new(), number=newest + 1, user=self._caller.user or None,
                 project=project, title=title, text=text, version=1,
@@ -111,6 +115,7 @@ class ReportService(Service):
             if project is not None and project != report.project:
                 self._caller.check(Action.COMMAND, report, "report")
                 project = await submission_project(session, self._caller, project, self._clock)
+                await hold_project(session, project)
             changes = {
                 "title": (report.title, title or report.title),
                 "project": (report.project, project or report.project),

@@ -269,6 +269,11 @@ async def test_refused_credential_is_noted(admin: httpx.AsyncClient) -> None:
         assert row["outcome"] == "unauthenticated"
         assert (row["user"], row["object"], row["address"]) == (None, job, "192.0.2.7")
         assert forged not in str(row)
+    nothing = f"{API_PREFIX}/nothing"
+    wrong = {"Authorization": f"Bearer {forged}"}
+    assert (await admin.post(nothing, headers=wrong)).status_code == 401
+    row, *_ = (await admin.get(f"{API_PREFIX}/audit")).json()["items"]
+    assert (row["action"], row["object"]) == ("read", nothing)
 
 
 @on_sqlite

@@ -11,15 +11,17 @@ from support.experiments import SWEEP
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Role
 from trainhall.cluster.access.visibility import OwnerFilter
-from trainhall.cluster.errors import ForbiddenError, InvalidValueError, NotFoundError
+from trainhall.cluster.errors import ConflictError, ForbiddenError, InvalidValueError, NotFoundError
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import validate_experiment
 from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.ledger.views import Account
+from trainhall.cluster.lifecycle.creation import RequestKey
 from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.what_if.change import Change
 from trainhall.db.accounts import Project
+from trainhall.training.spec.parse import validate_spec
 
 SECRET = "canary"
 
@@ -72,6 +74,16 @@ async def test_experiments_of_other_projects_are_not_found(shared: SimulatedClus
         await foreign.create(spec)
     with pytest.raises(InvalidValueError, match="there is no project 'vision'; known: speech"):
         await foreign.plan(spec)
+
+
+async def test_used_keys_name_no_foreign_job(shared: SimulatedCluster) -> None:
+    jobs, spec = shared.coordinator.jobs, validate_spec({**SWEEP["job"], "name": SECRET})
+    job, _ = await jobs.limited_to(MARIA).submit(spec, RequestKey("nightly", "a"))
+    moved = jobs.limited_to(member("maria", Role.MEMBER, "speech"))
+    with pytest.raises(ConflictError, match=f"another body, of {FOREIGN_JOB};") as caught:
+        await moved.submit(spec, RequestKey("nightly", "b"))
+    assert job.id not in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
 async def test_experiments_are_commanded_by_owners_and_maintainers(

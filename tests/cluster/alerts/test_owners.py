@@ -1,6 +1,7 @@
 """Alerts of users: each is its owner's alone, and reports what the owner may see."""
 
 import asyncio
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,11 +12,16 @@ from support.cluster.simulated import SimulatedCluster
 
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Role
-from trainhall.cluster.alerts import views
+from trainhall.cluster.alerts import service, views
 from trainhall.cluster.alerts.dispatcher import WITHHELD
 from trainhall.cluster.alerts.service import AlertService, Definition, Scope
 from trainhall.cluster.alerts.targets import Target, TargetKind
-from trainhall.cluster.errors import ForbiddenError, InvalidValueError, NotFoundError
+from trainhall.cluster.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidValueError,
+    NotFoundError,
+)
 from trainhall.cluster.lifecycle.alerts import Condition, report_node_down
 from trainhall.db.accounts import Member, Project, User
 
@@ -82,6 +88,31 @@ async def test_alerts_are_their_owners_alone(shared: SimulatedCluster) -> None:
         with pytest.raises(NotFoundError):
             await call
     assert (await alerts(shared, MARIA).change(alert.id, {"name": "b"})).name == "b"
+
+
+async def test_narrowed_token_has_alerts_of_its_project(shared: SimulatedCluster) -> None:
+    both = principal("maria", "vision", "speech")
+    jobs = [await shared.submit(1, project=each, user="otto") for each in ("vision", "speech")]
+    wanted = [Scope("project", "vision"), Scope("job", jobs[0])]
+    hidden = [Scope("project", "speech"), Scope("job", jobs[1]), Scope("user", "maria")]
+    ids = [(await add(shared, both, scope)).id for scope in (*wanted, *hidden)]
+    narrowed = alerts(shared, replace(principal("maria", "vision"), is_narrowed=True))
+    assert [each.id for each in (await narrowed.list()).items] == ids[:2]
+    assert (await narrowed.get(ids[1])).id == ids[1]
+    for alert in ids[2:]:
+        with pytest.raises(NotFoundError):
+            await narrowed.change(alert, {"name": "b"})
+
+
+async def test_alerts_of_a_user_are_limited(
+    shared: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nobody has all that the cluster may have."""
+    monkeypatch.setattr(service, "MAX_OWN_ALERTS", 1)
+    await add(shared, MARIA, Scope("project", "vision"))
+    with pytest.raises(ConflictError, match="you have 1 alerts already"):
+        await add(shared, MARIA, Scope("project", "vision"))
+    await add(shared, OTTO, Scope("project", "speech"))
 
 
 async def test_scopes_are_within_what_the_user_sees(shared: SimulatedCluster) -> None:

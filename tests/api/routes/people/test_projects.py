@@ -111,6 +111,32 @@ async def test_project_with_jobs_is_deleted_on_request(app: FastAPI, admin: Pers
     assert (await admin.get(f"training/jobs/{job}")).status_code == 404
 
 
+async def test_contents_deleted_with_project_leave_rows(app: FastAPI, admin: Person) -> None:
+    await admin.post("projects", json={"name": "vision"})
+    jobs = [(await admin.post("training/jobs", json=SPEC)).json()["id"] for _ in range(2)]
+    for job in jobs:
+        await admin.delete(f"training/jobs/{job}")
+    report = {"title": "Nets", "text": "Fine.", "project": "vision"}
+    reports = [(await admin.post("reports", json=report)).json()["id"]]
+    assert (await admin.delete("projects/vision?contents=delete")).status_code == 204
+    rows = (await admin.get("audit?project=vision&limit=4")).json()["items"]
+    assert {(row["action"], row["object"]) for row in rows} == {
+        ("project.delete", "vision"), *(("report.delete", each) for each in reports),
+        *(("job.delete", job) for job in jobs),
+    }  # fmt: skip
+
+
+async def test_credentials_need_a_project_that_exists(admin: Person) -> None:
+    """Else they would have what a later project of this name gives."""
+    service = {"name": "ci", "kind": "service", "project": "vision"}
+    assert (await admin.post("users", json=service)).status_code == 404
+    narrowed = {"name": "ci", "project": "vision"}
+    assert (await admin.post("auth/tokens", json=narrowed)).status_code == 422
+    await admin.post("projects", json={"name": "vision"})
+    assert (await admin.post("users", json=service)).status_code == 201
+    assert (await admin.post("auth/tokens", json=narrowed)).status_code == 201
+
+
 async def test_submission_to_deleted_project_is_refused(app: FastAPI, admin: Person) -> None:
     maria = await new_person(app, "maria", vision="member")
     await admin.delete("projects/vision")
@@ -145,10 +171,13 @@ async def test_narrowed_token_changes_no_credential(app: FastAPI) -> None:
     whole = await maria.token("whole")
     ids = {t["name"]: t["id"] for t in (await maria.get("auth/tokens")).json()["items"]}
     sessions = (await maria.get("auth/sessions")).json()["items"]
+    for path in ("auth/tokens", "auth/tokens?user=maria"):
+        assert [t["name"] for t in (await program.get(path)).json()["items"]] == ["ci"]
     for reply in (
         await program.post("auth/tokens", json={"name": "x"}),
         await program.post("auth/tokens", json={"name": "x", "project": "vision"}),
         await program.post("auth/codes"),
+        await program.get("auth/sessions"),
         await program.delete(f"auth/tokens/{ids['whole']}"),
         await program.delete(f"auth/sessions/{sessions[0]['id']}"),
         await program.patch("users/maria", json={"password": "x" * 9}),
