@@ -84,7 +84,8 @@ def up(
         typer.Option(
             "--no-browser",
             envvar="TRAINHALL_NO_BROWSER",
-            help="Only print the login link, as with --once, over SSH, under CI, without a display.",
+            help="Only print the login link, as over SSH, under CI, with --once, and without a "
+            "display.",
         ),
     ] = False,
 ) -> None:
