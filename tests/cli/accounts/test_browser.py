@@ -54,7 +54,7 @@ def test_browser_of_the_terminal_is_not_started(
 
 
 @pytest.mark.parametrize("name", ["SSH_CONNECTION", "SSH_TTY", "CI", "no display"])
-def test_nobody_is_at_the_browser(
+def test_browser_without_a_person_is_not_started(
     browser: Browser, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     if name == "no display":

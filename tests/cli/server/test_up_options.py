@@ -92,7 +92,7 @@ def desktop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return opens
 
 
-def test_up_opens_a_browser_unless_told(desktop: list[bool], tmp_path: Path) -> None:
+def test_up_opens_a_browser_by_default(desktop: list[bool], tmp_path: Path) -> None:
     demo = tmp_path / "digits.yaml"
     demo.write_text("name: quick\ntask: {name: digits}\n")
     command = ["up", "--port", "0", "--data-dir", str(tmp_path / "data")]
