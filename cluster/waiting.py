@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Collection, Coroutine
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float | None) -> None:
@@ -25,21 +23,6 @@ async def run_until_one_ends(*work: Coroutine[Any, Any, None]) -> None:
             task.result()
     finally:
         await end_tasks(tasks)
-
-
-async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run work to its end even if the caller is cancelled, which is raised afterwards.
-
-    For work on the database: a connection that is opened for a cancelled task is not closed.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()
-        raise
 
 
 async def end_tasks(tasks: Collection[asyncio.Future[Any]]) -> None:

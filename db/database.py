@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,6 +40,26 @@ _SLICE_PAGES = 2_048
 _SLICES = 8
 _KEPT_PAGES = 4_096
 _MIGRATION_LOCK = 0x7472_6169_6E68_616C  # "trainhal": an advisory lock of our own
+
+
+async def run_to_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Run work to its end even if the caller is cancelled, which is raised afterwards.
+
+    A connection that is opened for a cancelled task is not closed. The caller may be cancelled
+    more than once, as by a `gather` that is cancelled itself.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # else it is reported as one that was never retrieved
+    raise cancelled
 
 
 class DatabaseUrlError(ValueError):
@@ -128,15 +148,8 @@ class Database:
             with engine.begin() as connection:
                 return work(connection)
 
-        future = asyncio.get_running_loop().run_in_executor(self._threads, run)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            # A thread cannot be stopped, and the next writer must not meet its transaction.
-            await asyncio.wait([future])
-            if not future.cancelled():
-                future.exception()
-            raise
+        # A thread cannot be stopped, and the next writer must not meet its transaction.
+        return await run_to_end(asyncio.get_running_loop().run_in_executor(self._threads, run))
 
     async def check(self) -> None:
         """Check that the database can be read and written.

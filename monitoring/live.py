@@ -132,6 +132,8 @@ class Hub:
         self._database = database
         self._feeds: dict[str, _Feed] = {}
         self._opening: dict[str, asyncio.Task[_Feed]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Feeds without viewers, which may still read."""
 
     def wake(self, job_id: str) -> None:
         """Announce that a job's data were stored. Costs next to nothing without viewers."""
@@ -175,12 +177,14 @@ class Hub:
             if not feed.viewers and self._feeds.get(job_id) is feed:
                 self._forget(job_id, feed)
                 feed.task.cancel()
+                self._ending.add(feed.task)
+                feed.task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """End every feed."""
+        """End every feed, and wait until none reads any more."""
         feeds = [feed.task for feed in self._feeds.values()]
         self._feeds.clear()
-        tasks: list[asyncio.Task[Any]] = [*feeds, *self._opening.values()]
+        tasks: list[asyncio.Task[Any]] = [*feeds, *self._ending, *self._opening.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -30,7 +30,7 @@ from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import METRICS_SCOPE, AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
-from trainhall.cluster.waiting import run_to_end
+from trainhall.db.database import run_to_end
 
 LOG_IN, LOG_IN_BY_PASSWORD = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/login"
 METHODS = f"{API_PREFIX}/auth/methods"

@@ -32,7 +32,8 @@ from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
-from trainhall.cluster.waiting import end_tasks, run_to_end
+from trainhall.cluster.waiting import end_tasks
+from trainhall.db.database import run_to_end
 from trainhall.monitoring.live import Frame, ViewerTooSlowError
 
 log = structlog.get_logger(__name__)

@@ -17,8 +17,9 @@ from trainhall.cluster.alerts.targets import TargetKind
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.lifecycle.alerts import DISABLED, new_delivery
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.cluster.waiting import run_to_end, wait_until_set
+from trainhall.cluster.waiting import wait_until_set
 from trainhall.db.alerts import Alert, AlertDelivery
+from trainhall.db.database import run_to_end
 
 log = structlog.get_logger(__name__)
 

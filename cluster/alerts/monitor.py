@@ -15,8 +15,9 @@ from trainhall.cluster.lifecycle.alerts import Condition, new_delivery, report_j
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.cluster.waiting import run_to_end, wait_until_set
+from trainhall.cluster.waiting import wait_until_set
 from trainhall.db.alerts import Alert, AlertFiring
+from trainhall.db.database import run_to_end
 from trainhall.db.events import record_event
 from trainhall.db.models import Event, Job
 from trainhall.monitoring.points import NO_POINTS, read_points

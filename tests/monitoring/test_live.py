@@ -234,6 +234,32 @@ async def test_feed_ends_when_viewers_left_early(
     assert (await job.first(1))[0]["type"] == "metrics"
 
 
+async def test_closing_the_hub_waits_for_feeds_left_alone(
+    job: MonitoredJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, ended = asyncio.Event(), False
+
+    async def read(*_: Any) -> Any:
+        nonlocal ended
+        reading.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):  # as long as its connection takes to be returned
+                await asyncio.sleep(0)
+            ended = True
+
+    await job.note()
+    async with asyncio.timeout(20):
+        async with aclosing(job.follow()) as frames_of:
+            await anext(frames_of)
+            monkeypatch.setattr(live, "read_frames", read)
+            job.hub.wake("job")
+            await reading.wait()
+        await job.hub.close()
+    assert ended
+
+
 async def test_closing_the_hub_ends_every_stream(job: MonitoredJob) -> None:
     await job.note()
     async with aclosing(job.follow()) as frames_of:
