@@ -245,7 +245,7 @@ async def test_closing_the_hub_waits_for_feeds_left_alone(
         try:
             await asyncio.Event().wait()
         finally:
-            for _ in range(5):  # as long as its connection takes to be returned
+            for _turn in range(5):  # as long as its connection takes to be returned
                 await asyncio.sleep(0)
             ended = True
 
