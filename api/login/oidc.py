@@ -14,7 +14,7 @@ import httpx2
 import structlog
 from authlib.integrations.starlette_client import OAuth, OAuthError, StarletteOAuth2App
 from authlib.oidc.core import CodeIDToken
-from joserfc.errors import BadSignatureError, JoseError
+from joserfc.errors import BadSignatureError, ClaimError, JoseError
 
 from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.login.provider import NotAcceptedError, Pending, ProviderAwayError
@@ -29,6 +29,8 @@ AWAY_SECONDS = 2.0
 """After a failure the provider is left alone for so long."""
 LEEWAY_SECONDS = 120
 """Difference of the clocks that is forgiven."""
+_TIMES = frozenset({"exp", "iat", "nbf"})
+"""Claims that are times."""
 MAX_GROUPS = 10_000
 _ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
@@ -174,7 +176,13 @@ async def _explained() -> AsyncIterator[None]:
         raise NotAcceptedError(error.description or error.error or "it gave no reason") from error
     except JoseError as error:
         log.warning("oidc_token_invalid", error=str(error))
-        raise NotAcceptedError(f"its ID token is not valid: {error}") from error
+        why = f"its ID token is not valid: {error}"
+        if isinstance(error, ClaimError) and error.claim in _TIMES:
+            why += (
+                "; compare the clocks of the coordinator and the provider, which may differ by "
+                f"{LEEWAY_SECONDS // 60} minutes"
+            )
+        raise NotAcceptedError(why) from error
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         # Answers that are no JSON, or lack what they must have.
         log.warning("oidc_provider_answers_wrongly", error=str(error), exc_info=error)

@@ -15,6 +15,8 @@ from typing import Protocol
 from trainhall.cluster.accounts.provider import Identity
 
 PENDING_SECONDS = 600
+SET_BACK_SECONDS = 120.0
+"""The clock may be set back by so much during a login."""
 HOME = "/jobs"
 MAX_PATH = 1024
 
@@ -55,7 +57,8 @@ class Pending:
         except (binascii.Error, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
         is_whole = all((found.state, found.nonce, found.verifier))
-        return found if is_whole and 0 <= time.time() - found.since <= PENDING_SECONDS else None
+        age = time.time() - found.since
+        return found if is_whole and -SET_BACK_SECONDS <= age <= PENDING_SECONDS else None
 
 
 class Provider(Protocol):

@@ -50,7 +50,7 @@ AGENT_ACTIONS = {
     "ship_logs": "logs.ship",
     "ship_metrics": "metrics.ship",
 }
-"""Those of agents' operations; the others read."""
+"""Actions of agents' operations; the others read."""
 
 
 def action_of(operation: str, method: str) -> str:

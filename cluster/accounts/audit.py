@@ -260,7 +260,7 @@ class _Refusals:
         self._pending.append(_row(refusal, now))
 
     def end_window(self, now: datetime, monotonic: float, *, early: bool = False) -> None:
-        """Once the time is over, or early, add what was only counted in it, and begin anew."""
+        """Once the time is over, or early, add what was only counted in it, and begin the next."""
         if not early and monotonic - self._window.since < self._seconds:
             return
         within = "a minute" if self._seconds == MINUTE else "an hour"

@@ -114,7 +114,8 @@ class CredentialLookup(Service):
         # The token of an attempt ends with it, of which nobody tells.
         if version == cache.version and job_id is None:
             cache.known[digest] = _Known(principal, self._clock.monotonic() + trusted)
-        if used_at is None or (now - used_at).total_seconds() >= USE_SECONDS:
+        # A use in the future: the clock was set back.
+        if used_at is None or not 0 <= (now - used_at).total_seconds() < USE_SECONDS:
             # The request does not wait for it.
             task = asyncio.create_task(self._store_use(principal, now), name="use of a credential")
             self._stored.add(task)

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -34,6 +34,8 @@ from trainhall.db.views import rfc3339
 TOKEN_LIFE = timedelta(days=90)
 """Life of an API token for which no other was asked."""
 CODE_SECONDS = 60.0
+MAX_CODE_LIFE = timedelta(minutes=10)
+"""No code is given a longer life: one that has more was made before the clock was set back."""
 MAX_TOKENS = 100
 """API tokens of a user."""
 METRICS_SCOPE = "metrics"
@@ -103,7 +105,8 @@ class AccountService(CredentialLookup):
         expires = now + timedelta(seconds=seconds)
         async with self._db.transaction() as session:
             _check_person(await _locked(session, principal.user_id), "log in")
-            await session.execute(delete(LoginCode).where(LoginCode.expires_at <= now))
+            over = or_(LoginCode.expires_at <= now, LoginCode.expires_at > now + MAX_CODE_LIFE)
+            await session.execute(delete(LoginCode).where(over))
             session.add(
                 LoginCode(sha256=sha256(code), user_id=principal.user_id, expires_at=expires)
             )
@@ -120,7 +123,12 @@ class AccountService(CredentialLookup):
         Raises:
             NotAllowedError: the code is unknown, was used, or has expired.
         """
-        of_code = (LoginCode.sha256 == sha256(code), LoginCode.expires_at > self._clock.now())
+        now = self._clock.now()
+        of_code = (
+            LoginCode.sha256 == sha256(code),
+            LoginCode.expires_at > now,
+            LoginCode.expires_at <= now + MAX_CODE_LIFE,
+        )
         async with self._db.transaction() as session:
             user_id = await session.scalar(select(LoginCode.user_id).where(*of_code))
             # Before the code, as a removal does.

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from support.cluster.up import PATIENCE, Up
+from support.cluster.up import Up
 from support.forking.run_as import a_range, needs_root
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.api.host.credentials import admin_token
 
@@ -152,14 +152,14 @@ class Wall:
             items = self.up.get(f"/training/jobs/{job}/logs", stream="stdout")["items"]
             return str(items[0]["text"]) if items else None
 
-        return json.loads(eventually(f"a line of {job}", line, timeout=PATIENCE))
+        return json.loads(eventually(f"a line of {job}", line))
 
     def ended(self, job: str) -> str:
         def state() -> str | None:
             found = str(self.up.get(f"/training/jobs/{job}")["state"])
             return found if found in ("completed", "failed", "cancelled") else None
 
-        return eventually(f"the end of {job}", state, timeout=PATIENCE)
+        return eventually(f"the end of {job}", state)
 
     def processes(self) -> set[int]:
         """Those of its jobs."""
@@ -226,7 +226,7 @@ def test_job_that_kills_its_shim_harms_no_other(wall: Wall, attack: str) -> None
     assert wall.ended(hostile) == "failed"
     shim = psutil.Process(pid).parent()
     assert shim is not None
-    eventually("it to leave nothing", lambda: wall.processes() == {pid, shim.pid}, timeout=PATIENCE)
+    eventually("it to leave nothing", lambda: wall.processes() == {pid, shim.pid})
     assert wall.up.child("agent").pid == agent
     gate.touch()
     assert wall.ended(beside) == "completed"
@@ -247,7 +247,7 @@ def test_job_uses_the_api_with_its_own_token(wall: Wall) -> None:
     assert [project["role"] for project in used["me"]["projects"]] == ["member"]
     assert used["owner"] == me
     assert used["refused"] == ["NotAllowedError"] * 4
-    token = eventually("the token", (place / "token").read_text, timeout=PATIENCE)
+    token = eventually("the token", (place / "token").read_text)
     bearer = {"Authorization": f"Bearer {token}"}
     path = f"{wall.url}/api/v1/training/jobs/{job}"
     assert httpx.get(path, headers=bearer).status_code == 200

@@ -3,12 +3,14 @@
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from authlib.oidc.core import CodeIDToken
 from fastapi import FastAPI
 from sqlalchemy import update
 from support.login.oidc_provider import WARNS, TestProvider, provider, query_of
@@ -192,6 +194,46 @@ async def test_expired_tokens_are_refused(make_with: Callable[..., FastAPI]) -> 
             reply = await log_in(client, idp, "1")
             assert reply.status_code == 403
             assert "expired" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("skew", "status"), [(100, 303), (-100, 303), (2 * 3600, 403), (-3600, 403)]
+)
+async def test_clocks_may_differ_by_two_minutes(
+    app: FastAPI, idp: TestProvider, monkeypatch: pytest.MonkeyPatch, skew: int, status: int
+) -> None:
+    """The coordinator's is ahead of the provider's by `skew` seconds."""
+    validate = CodeIDToken.validate
+
+    def later(token: CodeIDToken, now: int | None = None, leeway: int = 0) -> None:
+        validate(token, int(time.time()) + skew, leeway)
+
+    monkeypatch.setattr(CodeIDToken, "validate", later)
+    async with browser(app) as client:
+        reply = await log_in(client, idp, "1")
+    assert reply.status_code == status
+    assert ("compare the clocks" in reply.text) == (status == 403)
+
+
+@pytest.mark.parametrize(("jump", "status"), [(-60, 303), (-3600, 400), (3600, 400)])
+async def test_clock_may_be_set_back_a_little(
+    app: FastAPI, idp: TestProvider, monkeypatch: pytest.MonkeyPatch, jump: int, status: int
+) -> None:
+    async with browser(app) as client:
+        back = idp.approve(await begin(client), "1")
+        now = time.time()
+        monkeypatch.setattr("trainhall.api.login.provider.time", Wrong(now + jump))
+        assert (await client.get(back)).status_code == status
+
+
+@dataclass
+class Wrong:
+    """A clock that stands still."""
+
+    at: float
+
+    def time(self) -> float:
+        return self.at
 
 
 async def test_login_ends_after_ten_minutes(

@@ -1,5 +1,7 @@
 """Services of accounts, and users of them."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from support.nodes.clock import SimulatedClock
 
@@ -23,8 +25,11 @@ def context(database: Database, clock: SimulatedClock) -> ServiceContext:
 
 
 @pytest.fixture
-def accounts(context: ServiceContext) -> AccountService:
-    return AccountService(context)
+async def accounts(context: ServiceContext) -> AsyncIterator[AccountService]:
+    service = AccountService(context)
+    yield service
+    # Uses are stored beside the test, by connections that would be lost with its loop.
+    await service.stop()
 
 
 @pytest.fixture
