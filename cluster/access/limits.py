@@ -121,8 +121,6 @@ def _plain(path: str) -> PurePosixPath:
     return PurePosixPath("/" + normpath(path).lstrip("/"))
 
 
-def _beyond(
-    field: str, value: str, message: str, spec: JobSpec, change: str
-) -> InvalidValueError:
+def _beyond(field: str, value: str, message: str, spec: JobSpec, change: str) -> InvalidValueError:
     command = f"trainhall projects set {spec.project} --limit '{change}'"
     return InvalidValueError(field, value, f"{message}; an admin can change that: `{command}`")

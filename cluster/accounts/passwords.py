@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from trainhall.cluster.errors import TooManyError
-from trainhall.cluster.waiting import run_to_end
+from trainhall.db.database import run_to_end
 
 if TYPE_CHECKING:
     from pwdlib import PasswordHash
