@@ -2,9 +2,11 @@
 
 import math
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from support.forking.forks import shared_parents
 
 _SHOWN = 10
 _SECONDS = "trainhall_seconds"
@@ -86,6 +88,10 @@ def pytest_configure(config: pytest.Config) -> None:
         kind = "no-processes" if config.getoption("no_processes") else "all"
         cache = getattr(config, "cache", None)  # unless pytest runs with `-p no:cacheprovider`
         config.pluginmanager.register(WholeRun(terminal, cache, f"{_SECONDS}/{kind}"))
+    if distributing:
+        shared = ExitStack()
+        shared.enter_context(shared_parents())
+        config.add_cleanup(shared.close)
 
 
 def _file(nodeid: str) -> str:

@@ -9,6 +9,7 @@ nothing is shown by those tests that execute them: of `up`, of `server` and of t
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import functools
 import gc
 import importlib
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import IOBase
 from pathlib import Path
@@ -57,6 +58,8 @@ WARM_PARENTS = "TRAINHALL_TESTS_WARM_PARENTS"
 """The variable that tells a forked agent where its warm parents are forked."""
 FORKED_SCRIPTS = "TRAINHALL_TESTS_FORKED_SCRIPTS"
 """The variable that tells a forked agent to have its scripts and planners forked, too."""
+SHARED = "TRAINHALL_TESTS_SHARED"
+"""The variable that names the folder in which the workers of a run find each other's parents."""
 NETWORK = "TRAINHALL_TESTS_NETWORK"
 """The variable that names the network namespace of a program, and of what it forks in turn."""
 PROGRAMS = (
@@ -89,6 +92,8 @@ _MESSAGE_BYTES = 1 << 17
 _PADDING = {PADDING_VARIABLE: "." * 32768}
 """Room to show the variables of a program, and of what it forks in turn."""
 _READY = b"ready\n"
+_ALIVE = "alive"
+"""A named pipe of a run, which is open for writing until it ends."""
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 
 
@@ -232,6 +237,40 @@ def agent_environment() -> dict[str, str]:
 
 @functools.cache
 def _parent(*modules: str) -> Parent:
+    shared = os.environ.get(SHARED)
+    if shared is None:
+        process, address = _start_parent(modules, subprocess.PIPE)
+        atexit.register(_end, process)
+        return Parent(process.pid, address)
+    note = Path(shared, modules[0])
+    with Path(shared, "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not note.exists():
+            with open(os.open(Path(shared, _ALIVE), os.O_RDONLY)) as alive:
+                process, address = _start_parent(modules, alive)
+            process.returncode = 0  # it ends with the run, not with this worker of it
+            note.write_text(f"{process.pid} {address}")
+    pid, address = note.read_text().split()
+    return Parent(int(pid), address)
+
+
+@contextlib.contextmanager
+def shared_parents() -> Iterator[None]:
+    """Let the processes that this one starts meanwhile share parents, which end with it."""
+    with tempfile.TemporaryDirectory(prefix="trainhall-tests-") as folder:
+        os.mkfifo(Path(folder, _ALIVE))
+        # The parents read its end, however this process ends.
+        alive = os.open(Path(folder, _ALIVE), os.O_RDWR)
+        os.environ[SHARED] = folder
+        yield
+        del os.environ[SHARED]
+        os.close(alive)
+
+
+def _start_parent(
+    modules: Sequence[str], alive: IO[Any] | int
+) -> tuple[subprocess.Popen[bytes], str]:
+    """A process with the modules, and its address; it ends at the end of the file `alive`."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # Not an abstract address: that would be of one network namespace.
     address = f"{tempfile.mkdtemp(prefix='trainhall-tests-')}/forks"
@@ -240,7 +279,7 @@ def _parent(*modules: str) -> Parent:
         listener.listen(64)
         process = subprocess.Popen(
             [sys.executable, "-m", "support.forking.forks", str(listener.fileno()), *modules],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
+            stdin=alive, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
             # Threads of ranks that wait for each other crawl; OpenMP reads it when torch does.
             env=with_tests() | _PADDING | {"OMP_NUM_THREADS": "1"},
             start_new_session=True,
@@ -248,8 +287,7 @@ def _parent(*modules: str) -> Parent:
     assert process.stdout is not None
     with process.stdout as answers:
         assert answers.readline() == _READY
-    atexit.register(_end, process)
-    return Parent(process.pid, address)
+    return process, address
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
