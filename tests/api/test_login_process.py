@@ -11,8 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.forking import forks
 from support.ports import reserve
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.api.host import credentials
 from trainhall.api.host.credentials import admin_token
@@ -42,19 +43,29 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *command: str, cwd: Path | None = None) -> Iterator[Path]:
-    """The file with the output of a program, which is ended in order."""
+def running(
+    folder: Path, command: str | list[str], *arguments: str, cwd: Path | None = None
+) -> Iterator[Path]:
+    """The file with the output of a program, which is ended in order.
+
+    Args:
+        command: is executed, or forked where it names a `package.module:function`.
+    """
     output = folder / "output"
-    with output.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            env=clean_environment(folder) | {"TRAINHALL_DATA_DIR": str(folder / "data")}, cwd=cwd,
-        )  # fmt: skip
+    env = clean_environment(folder) | {"TRAINHALL_DATA_DIR": str(folder / "data")}
+    process: forks.Fork | subprocess.Popen[bytes]
+    with output.open("wb") as log, open(os.devnull, "rb") as nothing:
+        if isinstance(command, str):
+            process = forks.fork(command, arguments, files=[nothing, log, log], env=env, cwd=cwd)
+        else:
+            process = subprocess.Popen(
+                [*command, *arguments], stdin=nothing, stdout=log, stderr=log, env=env, cwd=cwd
+            )
     try:
         yield output
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -97,7 +108,7 @@ def answers_to(link: str) -> int:
 @pytest.mark.skipif(os.getuid() != 0, reason="other users are tried by root alone")
 def test_other_user_of_the_host_submits_nothing(tmp_path: Path) -> None:
     """As a job does that runs as another user, too."""
-    with running(tmp_path, "trainhall.cli.main", "server", "--port", "0") as output:
+    with running(tmp_path, forks.TRAINHALL, "server", "--port", "0") as output:
         url = link_in(output).partition("/login")[0]
         secrets = [
             tmp_path / "data" / "admin.token", tmp_path / "config" / "trainhall" / "credentials",
@@ -142,14 +153,12 @@ def test_other_user_at_the_port_gets_no_token(
 
 @pytest.mark.processes
 def test_server_admits_its_own_user_until_it_ends(tmp_path: Path) -> None:
-    with running(tmp_path, "trainhall.cli.main", "server", "--port", "0") as output:
+    with running(tmp_path, forks.TRAINHALL, "server", "--port", "0") as output:
         link = link_in(output)
         url = link.partition("/login")[0]
         assert stored(tmp_path) == {url: admin_token(tmp_path / "data")}
-        whoami = subprocess.run(
-            [sys.executable, "-m", "trainhall.cli.main", "whoami", "-o", "json", "--url", url],
-            env=clean_environment(tmp_path), capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        asked = ["whoami", "-o", "json", "--url", url]
+        whoami = forks.run(forks.TRAINHALL, asked, env=clean_environment(tmp_path))
         assert json.loads(whoami.stdout)["admin"] is True
         assert answers_to(link) == 200
     assert stored(tmp_path) == {}
@@ -161,8 +170,8 @@ def test_uvicorn_admits_its_own_user(tmp_path: Path) -> None:
     owner: set[int] = set()
     port = reserve(owner)
     sources = Path(__file__).parents[2]
-    command = ("uvicorn", "api.main:app", "--port", str(port))
-    with running(tmp_path, *command, cwd=sources) as output:
+    uvicorn = [sys.executable, "-m", "uvicorn"]
+    with running(tmp_path, uvicorn, "api.main:app", "--port", str(port), cwd=sources) as output:
         link = link_in(output)
         url = f"http://127.0.0.1:{port}"
         assert link.startswith(f"{url}/login#")
@@ -180,8 +189,7 @@ def test_uvicorn_admits_its_own_user(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_up_prints_a_link_outside_its_logs(tmp_path: Path) -> None:
-    command = ("trainhall.cli.main", "up", "--port", "0", "--slots", "1")
-    with running(tmp_path, *command) as output:
+    with running(tmp_path, forks.COMMAND, "up", "--port", "0", "--slots", "1") as output:
         link = link_in(output)
         assert answers_to(link) == 200
         log = tmp_path / "data" / "logs" / "coordinator.log"

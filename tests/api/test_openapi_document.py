@@ -1,7 +1,6 @@
 """The document: complete, with examples that keep to their schemas."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any, cast
@@ -12,6 +11,7 @@ import orjson
 import pytest
 from support.tracked import ROOT
 
+from trainhall.api import openapi_document
 from trainhall.api.schemas.problems import Problem
 
 # As the dashboard's client is generated from it; tests below compare it with what is served.
@@ -214,15 +214,10 @@ async def test_server_serves_the_same_document(client: httpx.AsyncClient) -> Non
     assert served == DOCUMENT
 
 
-@pytest.mark.processes
-def test_document_is_printed_without_a_server() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "trainhall.api.openapi_document"],
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    assert orjson.loads(done.stdout) == DOCUMENT
+def test_document_is_printed_without_a_server(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    openapi_document.main()
+    sys.stdout.flush()
+    assert orjson.loads(capfdbinary.readouterr().out) == DOCUMENT
 
 
 async def test_openapi_page_loads_nothing_external(
