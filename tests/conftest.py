@@ -78,6 +78,8 @@ def pytest_collection_finish() -> None:
         if name.partition(".")[0] == "torch":
             logging.getLogger(name).propagate = True
     gc.freeze()
+    # Seldom: at Python's own pace a twelfth of the time in tests goes to looking for garbage.
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
