@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, false, func, not_, or_, select
+from sqlalchemy import Row, Select, and_, bindparam, false, func, not_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.asha import RungRun
@@ -53,6 +53,46 @@ _IS_IDLE = and_(
     ),
 )
 """Runs that only run, or only wait at a rung: no step follows. There may be a thousand."""
+
+
+# Made once: several of them run in each pass of the reconciler, and making one takes longer than
+# its answer.
+_STARTED = (
+    select(
+        Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command,
+        Trial.state, Trial.results, Job.state.label("job_state"), Job.reason_code,
+        Job.pauses_after, JobProgress.step,
+    )
+    .outerjoin(Job, Job.id == Trial.job_id)
+    .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
+    .where(
+        Trial.experiment_id.in_(bindparam("experiments", expanding=True)),
+        _IS_UNFINISHED | Trial.command.is_not(None),
+        # Null where the job was deleted.
+        not_(func.coalesce(_IS_IDLE, false())),
+    )
+    .order_by(Trial.number, Trial.repeat)
+)  # fmt: skip
+_IDLE = (
+    select(Trial.experiment_id, Trial.state, func.count().label("runs"))
+    .join(Job, Job.id == Trial.job_id)
+    .where(
+        Trial.experiment_id.in_(bindparam("experiments", expanding=True)), _IS_UNFINISHED, _IS_IDLE
+    )
+    .group_by(Trial.experiment_id, Trial.state)
+)
+_COMPARED = (
+    select(Trial.number, Trial.repeat, Trial.state, Trial.results)
+    .where(Trial.experiment_id == bindparam("experiment"))
+    .order_by(Trial.number, Trial.repeat)
+)
+_PENDING = (
+    select(Trial.number, Trial.repeat)
+    .where(Trial.experiment_id == bindparam("experiment"), Trial.state == TrialState.PENDING.value)
+    .order_by(Trial.position)
+    .limit(AT_ONCE)
+)
+_NEWEST = select(func.max(Trial.number)).where(Trial.experiment_id == bindparam("experiment"))
 
 
 async def load_unfinished(session: AsyncSession) -> list[ExperimentFacts]:
@@ -110,23 +150,7 @@ async def _started(
     session: AsyncSession, experiments: Sequence[str]
 ) -> dict[str, list[StartedRun]]:
     found: dict[str, list[StartedRun]] = defaultdict(list)
-    query = (
-        select(
-            Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command,
-            Trial.state, Trial.results, Job.state.label("job_state"), Job.reason_code,
-            Job.pauses_after, JobProgress.step,
-        )
-        .outerjoin(Job, Job.id == Trial.job_id)
-        .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
-        .where(
-            Trial.experiment_id.in_(experiments),
-            _IS_UNFINISHED | Trial.command.is_not(None),
-            # Null where the job was deleted.
-            not_(func.coalesce(_IS_IDLE, false())),
-        )
-        .order_by(Trial.number, Trial.repeat)
-    )  # fmt: skip
-    for row in await session.execute(query):
+    for row in await session.execute(_STARTED, {"experiments": experiments}):
         paused_by_itself = row.reason_code == ReasonCode.PAUSED_AT_RUNG
         run = StartedRun(
             (row.number, row.repeat),
@@ -146,43 +170,26 @@ async def _count_idle(
     session: AsyncSession, experiments: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """Return the number of runs from which no step follows, by experiment and state."""
-    query = (
-        select(Trial.experiment_id, Trial.state, func.count().label("runs"))
-        .join(Job, Job.id == Trial.job_id)
-        .where(Trial.experiment_id.in_(experiments), _IS_UNFINISHED, _IS_IDLE)
-        .group_by(Trial.experiment_id, Trial.state)
-    )
     found: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in await session.execute(query):
+    for row in await session.execute(_IDLE, {"experiments": experiments}):
         found[row.experiment_id][row.state] = row.runs
     return found
 
 
 async def _compared(session: AsyncSession, experiment_id: str) -> tuple[RungRun, ...]:
-    rows = await session.execute(
-        select(Trial.number, Trial.repeat, Trial.state, Trial.results)
-        .where(Trial.experiment_id == experiment_id)
-        .order_by(Trial.number, Trial.repeat)
-    )
+    rows = await session.execute(_COMPARED, {"experiment": experiment_id})
     return tuple(
         RungRun((row.number, row.repeat), TrialState(row.state), tuple(row.results)) for row in rows
     )
 
 
 async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int, int], ...]:
-    rows = await session.execute(
-        select(Trial.number, Trial.repeat)
-        .where(Trial.experiment_id == experiment_id, Trial.state == TrialState.PENDING.value)
-        .order_by(Trial.position)
-        .limit(AT_ONCE)
-    )
+    rows = await session.execute(_PENDING, {"experiment": experiment_id})
     return tuple((row.number, row.repeat) for row in rows)
 
 
 async def _undecided(session: AsyncSession, experiment_id: str, trials: int) -> int:
-    newest = await session.scalar(
-        select(func.max(Trial.number)).where(Trial.experiment_id == experiment_id)
-    )
+    newest = await session.scalar(_NEWEST, {"experiment": experiment_id})
     return trials - (newest or 0)
 
 
