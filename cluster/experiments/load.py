@@ -55,8 +55,8 @@ _IS_IDLE = and_(
 """Runs that only run, or only wait at a rung: no step follows. There may be a thousand."""
 
 
-# Made once: several of them run in each pass of the reconciler, and making one takes longer than
-# its answer.
+# Built once: several of them run in each pass of the reconciler, and building one takes longer
+# than its answer.
 _STARTED = (
     select(
         Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command,

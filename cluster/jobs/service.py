@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
@@ -38,6 +38,13 @@ from trainhall.training.spec import JobSpec
 _TRIES = 8
 _RETRY_SECONDS = 60
 """After which a refused submission may be repeated: places in the queue become free slowly."""
+
+# Built once: it is run for every view of a job.
+_JOB = (
+    select(Job, JobProgress)
+    .join(JobProgress, JobProgress.job_id == Job.id)
+    .where(Job.id == bindparam("job"))
+)
 
 
 class JobService(Service):
@@ -388,13 +395,7 @@ class JobService(Service):
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:
-    row = (
-        await session.execute(
-            select(Job, JobProgress)
-            .join(JobProgress, JobProgress.job_id == Job.id)
-            .where(Job.id == job_id)
-        )
-    ).one_or_none()
+    row = (await session.execute(_JOB, {"job": job_id})).one_or_none()
     if row is None:
         raise NotFoundError("job", job_id)
     return row[0], row[1]

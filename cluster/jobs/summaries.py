@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import exists, or_, select, tuple_
+from sqlalchemy import bindparam, exists, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.lifecycle.reasons import EventCode, clock_time
@@ -13,6 +13,36 @@ from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobS
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Event, Job, JobProgress, Node
 from trainhall.monitoring.health import Straggler, straggler_of
+
+# Built once: they are run for every job that is shown, and building takes as long as the answers.
+# Each job's events are read from the newest on until one reports a save, or a failed one.
+_NEWEST_SAVE = (
+    select(Event.seq)
+    .where(
+        Event.job_id == Job.id,
+        or_(
+            Event.kind == "not_saved",
+            Event.code == EventCode.CHECKPOINT_SAVED,
+        ),
+    )
+    .order_by(Event.seq.desc())
+    .limit(1)
+    .correlate(Job)
+    .scalar_subquery()
+)
+_FAILED_SAVES = (
+    select(Event)
+    .join(Job, Job.id == Event.job_id)
+    .where(
+        Job.id.in_(bindparam("jobs", expanding=True)),
+        Event.seq == _NEWEST_SAVE,
+        Event.kind == "not_saved",
+    )
+)
+_TIMES = select(
+    Attempt.job_id, Attempt.started_at, Attempt.finished_at, Attempt.gpus,
+    Attempt.gpus_since, Attempt.gpu_seconds,
+).where(Attempt.job_id.in_(bindparam("jobs", expanding=True)))  # fmt: skip
 
 
 async def job_warnings(
@@ -52,26 +82,7 @@ def not_finite_losses(job: Job, progress: JobProgress) -> Sequence[str]:
 
 async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Return jobs that have saved nothing since a save failed."""
-    # Each job's events are read from the newest on until one reports a save, or a failed one.
-    newest = (
-        select(Event.seq)
-        .where(
-            Event.job_id == Job.id,
-            or_(
-                Event.kind == "not_saved",
-                Event.code == EventCode.CHECKPOINT_SAVED,
-            ),
-        )
-        .order_by(Event.seq.desc())
-        .limit(1)
-        .correlate(Job)
-        .scalar_subquery()
-    )
-    failed = await session.scalars(
-        select(Event)
-        .join(Job, Job.id == Event.job_id)
-        .where(Job.id.in_(job_ids), Event.seq == newest, Event.kind == "not_saved")
-    )
+    failed = await session.scalars(_FAILED_SAVES, {"jobs": job_ids})
     return [(e.job_id, e.reason) for e in failed.all() if not await _saved_since(session, e)]
 
 
@@ -118,12 +129,7 @@ async def run_times(
 ) -> dict[str, RunTime]:
     """Return run times by job id; that of a job without an attempt is zero."""
     times = {job_id: RunTime() for job_id in job_ids}
-    found = await session.execute(
-        select(
-            Attempt.job_id, Attempt.started_at, Attempt.finished_at, Attempt.gpus,
-            Attempt.gpus_since, Attempt.gpu_seconds,
-        ).where(Attempt.job_id.in_(times))
-    )  # fmt: skip
+    found = await session.execute(_TIMES, {"jobs": list(times)})
     for job_id, started_at, finished_at, gpus, gpus_since, gpu_seconds in found:
         held = ((finished_at or now) - (gpus_since or started_at)).total_seconds()
         used = times[job_id].gpu_seconds + gpu_seconds + gpus * max(0.0, held)
