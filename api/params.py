@@ -12,6 +12,7 @@ from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
 from trainhall.cluster.errors import NotFoundError
 from trainhall.db.cursors import MAX_LENGTH
+from trainhall.training.spec.base import one_line
 
 MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
@@ -66,6 +67,19 @@ def checked_id(kind: str, identity: str) -> str:
     if not _ID.fullmatch(identity):
         raise NotFoundError(kind, shown(identity) or "")
     return identity
+
+
+def checked_reference(kind: str, name: str) -> str:
+    """Return a name valid in a query; raise NotFoundError for text that is none's name, such as
+    control characters, which not each database takes."""
+    if not name.isprintable():
+        raise NotFoundError(kind, shown(name) or "")
+    return name
+
+
+def one_line_or_none(value: str | None) -> str | None:
+    """Check a text that a list is filtered by, as of `one_line`."""
+    return one_line(value) if value is not None else None
 
 
 JobId = Annotated[

@@ -35,4 +35,6 @@ def decode(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | 
             raise ValueError(f"{value!r} is not of the type {expected.__name__}")
         if "\0" in value if isinstance(value, str) else not 0 <= value < _MAX_NUMBER:
             raise ValueError(f"{value!r} is not a position")
+        if isinstance(value, str):
+            value.encode()  # a half of a surrogate pair is a ValueError
     return position

@@ -6,15 +6,11 @@ from fastapi import Depends, Query
 from pydantic import AfterValidator
 
 from trainhall.api.login.authentication import PrincipalDep
+from trainhall.api.params import one_line_or_none
 from trainhall.cluster.access.visibility import OwnerFilter
-from trainhall.training.spec.base import one_line
 
 ME = "me"
 """Stands for the caller where a user is named."""
-
-
-def _one_line(value: str | None) -> str | None:
-    return one_line(value) if value is not None else None
 
 
 async def get_owner_filter(
@@ -27,7 +23,7 @@ async def get_owner_filter(
             description=f"Only those of this user; `{ME}` is you.",
             examples=["maria"],
         ),
-        AfterValidator(_one_line),
+        AfterValidator(one_line_or_none),
     ] = None,
     project: Annotated[
         str | None,
@@ -37,7 +33,7 @@ async def get_owner_filter(
             description="Only those of this project.",
             examples=["vision"],
         ),
-        AfterValidator(_one_line),
+        AfterValidator(one_line_or_none),
     ] = None,
 ) -> OwnerFilter:
     return OwnerFilter(principal.user if user == ME else user, project)

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import AfterValidator
 
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations
-from trainhall.api.params import Cursor, Limit, Time
+from trainhall.api.params import Cursor, Limit, Time, one_line_or_none
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.accounts.audit import AuditPage
 
@@ -27,7 +28,9 @@ async def list_audit(
     limit: Limit = 50,
     cursor: Cursor = None,
     user: Annotated[
-        str | None, Query(max_length=128, description="Only of this user.", examples=["maria"])
+        str | None,
+        Query(max_length=128, description="Only of this user.", examples=["maria"]),
+        AfterValidator(one_line_or_none),
     ] = None,
     action: Annotated[
         str | None,
@@ -37,10 +40,12 @@ async def list_audit(
             "as `job`.",
             examples=["job.cancel"],
         ),
+        AfterValidator(one_line_or_none),
     ] = None,
     project: Annotated[
         str | None,
         Query(max_length=128, description="Only in this project.", examples=["vision"]),
+        AfterValidator(one_line_or_none),
     ] = None,
     name: Annotated[
         str | None,
@@ -50,6 +55,7 @@ async def list_audit(
             description="Only on the object of this id or name.",
             examples=["3f2a9c51d07b"],
         ),
+        AfterValidator(one_line_or_none),
     ] = None,
     since: Annotated[Time | None, Query(description="Only at this time or later.")] = None,
     until: Annotated[Time | None, Query(description="Only before this time.")] = None,

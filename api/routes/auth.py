@@ -1,8 +1,10 @@
 """/auth: log in and out, and a user's own API tokens and sessions."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
+from pydantic import AfterValidator
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
@@ -11,7 +13,7 @@ from trainhall.api.login.authentication import PrincipalDep
 from trainhall.api.login.cookies import set_session_cookie
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations, body
-from trainhall.api.params import Cursor, Limit
+from trainhall.api.params import Cursor, Limit, checked_id, one_line_or_none
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.accounts import Login, LoginCode, NewLink, NewToken
 from trainhall.cluster.accounts.names import MAX_NAME
@@ -26,7 +28,9 @@ from trainhall.cluster.accounts.views import (
 
 router = Operations(prefix="/auth", tags=["accounts"])
 TokenId = Annotated[
-    str, Path(max_length=32, description="The token's id.", examples=["5d0c77e1a94b"])
+    str,
+    Path(max_length=32, description="The token's id.", examples=["5d0c77e1a94b"]),
+    AfterValidator(partial(checked_id, "token")),
 ]
 OfUser = Annotated[
     str | None,
@@ -35,9 +39,12 @@ OfUser = Annotated[
         max_length=MAX_NAME,
         description="Tokens of this service account (for admins: of any user), in place of yours.",
     ),
+    AfterValidator(one_line_or_none),
 ]
 SessionId = Annotated[
-    str, Path(max_length=32, description="The session's id.", examples=["b81f0e6d2c53"])
+    str,
+    Path(max_length=32, description="The session's id.", examples=["b81f0e6d2c53"]),
+    AfterValidator(partial(checked_id, "session")),
 ]
 
 _USED = RefusalError(

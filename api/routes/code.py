@@ -3,12 +3,14 @@
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request, Response
+from pydantic import AfterValidator
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
 from trainhall.api.limits import TURN_SECONDS, caller_of, limits_of
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations
+from trainhall.api.params import one_line_or_none
 from trainhall.api.problems import RefusalError, invalid, shown
 from trainhall.cluster.jobs.code_store import describe_full_store
 from trainhall.cluster.jobs.views import Code
@@ -92,6 +94,7 @@ async def put_code(
             description="Project that it is for. Default: as for a job without one.",
             examples=["vision"],
         ),
+        AfterValidator(one_line_or_none),
     ] = None,
 ) -> Response:
     """A job names it under `code`; what no job names is removed after an hour.

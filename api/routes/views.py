@@ -1,13 +1,15 @@
 """/views: saved views of the list of jobs."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Path, Request
+from pydantic import AfterValidator
 
 from trainhall.api.bodies import read_json
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import NO_VIEW, VIEW_EXISTS, Operations, body
-from trainhall.api.params import Cursor, Limit
+from trainhall.api.params import Cursor, Limit, checked_reference
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import NewView
 from trainhall.cluster.jobs.listing.saved_views import SavedListView, SavedViewPage
@@ -25,7 +27,7 @@ _EXAMPLE = {
 async def list_views(
     services: ServicesDep, limit: Limit = 1000, cursor: Cursor = None
 ) -> SavedViewPage:
-    """Views of the list of jobs, by name; all users share them."""
+    """Your views of the list of jobs, and those from before there were users, by name."""
     items, following = page_of("views", await services.views.list(), limit, cursor)
     return SavedViewPage(items=items, next_cursor=following)
 
@@ -50,8 +52,10 @@ async def save_view(services: ServicesDep, request: Request) -> SavedListView:
 async def delete_view(
     services: ServicesDep,
     name: Annotated[
-        str, Path(max_length=64, description="The view's name.", examples=["failed this week"])
+        str,
+        Path(max_length=64, description="The view's name.", examples=["failed this week"]),
+        AfterValidator(partial(checked_reference, "view")),
     ],
 ) -> None:
-    """Deletes it for all users."""
+    """Deletes one of yours; an admin also one from before there were users."""
     await services.views.delete(name)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field, StrictBool
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, StrictBool
 
 from trainhall.api.schemas.base import Body, Name
 from trainhall.cluster.access.limits import ProjectLimits
@@ -11,6 +11,7 @@ from trainhall.cluster.accounts.lookup import MAX_CODE
 from trainhall.cluster.accounts.names import MAX_NAME
 from trainhall.cluster.accounts.passwords import MAX_PASSWORD, MIN_PASSWORD
 from trainhall.cluster.accounts.service import CODE_SECONDS
+from trainhall.training.spec.base import one_line
 
 
 def _text(value: object) -> object:
@@ -21,14 +22,16 @@ def _text(value: object) -> object:
 
 
 AccountName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
-"""Name of a user, a group or a project (`cluster.accounts.names`)."""
+"""Name of a new user, group or project (`cluster.accounts.names`)."""
+KnownName = Annotated[AccountName, AfterValidator(one_line)]
+"""Name of one that there is."""
 Password = Annotated[str, Field(min_length=MIN_PASSWORD, max_length=MAX_PASSWORD)]
 
 
 class Login(Body):
     """Name and password of a person."""
 
-    name: AccountName
+    name: KnownName
     password: Annotated[str, Field(min_length=1, max_length=MAX_PASSWORD)]
 
 
@@ -53,13 +56,13 @@ class NewToken(Body):
     """For people; unique among the user's tokens."""
     expires_at: Annotated[AwareDatetime, BeforeValidator(_text)] | None = None
     """When it ends; left out or null: in 90 days."""
-    project: AccountName | None = None
+    project: KnownName | None = None
     """The only project that it reaches; left out or null: all of its user's."""
     role: Role | None = None
     """The most that it allows there; left out or null: as its user."""
     scopes: Annotated[list[Literal["metrics"]], Field(min_length=1, max_length=1)] | None = None
     """All that it may do: `metrics` reads `/metrics` and nothing else."""
-    user: AccountName | None = None
+    user: KnownName | None = None
     """The service account that it is for; left out or null: you."""
 
 
@@ -73,7 +76,7 @@ class NewUser(Body):
     """May do everything in every project."""
     password: Password | None = None
     """Left out or null: no login by password."""
-    project: AccountName | None = None
+    project: KnownName | None = None
     """Project that a service account belongs to; its maintainers manage it."""
 
 

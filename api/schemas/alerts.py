@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import AfterValidator, Field, StrictBool
 
 from trainhall.api.schemas.base import Body, Name
 from trainhall.cluster.alerts.service import Definition, Scope
 from trainhall.cluster.alerts.targets import MAX_URL, Target, TargetKind
 from trainhall.cluster.alerts.views import ScopeKind
 from trainhall.cluster.lifecycle.alerts import Condition
+from trainhall.training.spec.base import one_line
 
 _MAX_SECONDS = 365 * 86400.0
 
@@ -22,7 +23,7 @@ class NewScope(Body):
     """Jobs that an alert is to be about."""
 
     kind: ScopeKind
-    value: Annotated[str, Field(max_length=128)] | None = None
+    value: Annotated[str, Field(max_length=128), AfterValidator(one_line)] | None = None
     """Id of the job, or name of the project or the user; left out for the cluster."""
 
 

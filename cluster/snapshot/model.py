@@ -34,8 +34,9 @@ class NodeFacts:
     projects: frozenset[str] | None = None
     """The only projects whose jobs it gets; None: all."""
     drain_reason: str | None = None
-    removed_by: str | None = None
     """Why it is to be drained; None: it is not."""
+    removed_by: str | None = None
+    """User who removes it, if that is known."""
 
     @property
     def is_leaving(self) -> bool:

@@ -1,20 +1,28 @@
 """Parameters of the routes of users, groups and projects, and what they are refused with."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Path
+from pydantic import AfterValidator
 
+from trainhall.api.params import checked_reference
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.accounts.names import MAX_NAME
 
 
-def _name(what: str, example: str) -> object:
+def _name(kind: str, example: str) -> object:
+    what = f"The {kind}'s name."
     return Path(min_length=1, max_length=MAX_NAME, description=what, examples=[example])
 
 
-UserName = Annotated[str, _name("The user's name.", "maria")]
-GroupName = Annotated[str, _name("The group's name.", "vision-lab")]
-ProjectName = Annotated[str, _name("The project's name.", "vision")]
+def _printable(kind: str) -> AfterValidator:
+    return AfterValidator(partial(checked_reference, kind))
+
+
+UserName = Annotated[str, _name("user", "maria"), _printable("user")]
+GroupName = Annotated[str, _name("group", "vision-lab"), _printable("group")]
+ProjectName = Annotated[str, _name("project", "vision"), _printable("project")]
 MemberName = Annotated[
     str,
     Path(
@@ -23,6 +31,7 @@ MemberName = Annotated[
         description="Name of a user, or `group:NAME`.",
         examples=["group:vision-lab"],
     ),
+    _printable("member"),
 ]
 
 NOT_ADMIN = RefusalError(403, "not-allowed", "to add users takes an admin")

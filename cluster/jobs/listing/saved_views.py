@@ -1,4 +1,4 @@
-"""Saved views of the list of jobs, for all users: filters, order, columns and groups."""
+"""Saved views of the list of jobs: filters, order, columns and groups."""
 
 from collections.abc import Sequence
 

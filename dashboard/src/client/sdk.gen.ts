@@ -840,7 +840,7 @@ export const listDeliveries = <ThrowOnError extends boolean = true>(options: Opt
 /**
  * List saved views
  *
- * Views of the list of jobs, by name; all users share them.
+ * Your views of the list of jobs, and those from before there were users, by name.
  */
 export const listViews = <ThrowOnError extends boolean = true>(options?: Options<ListViewsData, ThrowOnError>) => (options?.client ?? client).get<ListViewsResponses, ListViewsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -866,7 +866,7 @@ export const saveView = <ThrowOnError extends boolean = true>(options: Options<S
 /**
  * Delete a view
  *
- * Deletes it for all users.
+ * Deletes one of yours; an admin also one from before there were users.
  */
 export const deleteView = <ThrowOnError extends boolean = true>(options: Options<DeleteViewData, ThrowOnError>) => (options.client ?? client).delete<DeleteViewResponses, DeleteViewErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -1596,7 +1596,7 @@ export const listViewsQueryKey = (options?: Options<ListViewsData>) => createQue
 /**
  * List saved views
  *
- * Views of the list of jobs, by name; all users share them.
+ * Your views of the list of jobs, and those from before there were users, by name.
  */
 export const listViewsOptions = (options?: Options<ListViewsData>) => queryOptions<ListViewsResponse, ListViewsError, ListViewsResponse, ReturnType<typeof listViewsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listViews({
@@ -1613,7 +1613,7 @@ export const listViewsInfiniteQueryKey = (options?: Options<ListViewsData>): Que
 /**
  * List saved views
  *
- * Views of the list of jobs, by name; all users share them.
+ * Your views of the list of jobs, and those from before there were users, by name.
  */
 export const listViewsInfiniteOptions = (options?: Options<ListViewsData>) => infiniteQueryOptions<ListViewsResponse, ListViewsError, InfiniteData<ListViewsResponse>, QueryKey<Options<ListViewsData>>, string | null | Pick<QueryKey<Options<ListViewsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore
@@ -1655,7 +1655,7 @@ export const saveViewMutation = (options?: Partial<Options<SaveViewData>>): UseM
 /**
  * Delete a view
  *
- * Deletes it for all users.
+ * Deletes one of yours; an admin also one from before there were users.
  */
 export const deleteViewMutation = (options?: Partial<Options<DeleteViewData>>): UseMutationOptions<DeleteViewResponse, DeleteViewError, Options<DeleteViewData>> => {
     const mutationOptions: UseMutationOptions<DeleteViewResponse, DeleteViewError, Options<DeleteViewData>> = {
