@@ -1,7 +1,7 @@
-import type { Example } from "@/shared/spec/spec-form";
+import type { Examples } from "@/shared/spec/examples";
 
 /** Example specs. Each runs as it is, except for the path of the script. */
-export const EXAMPLES: [Example, ...Example[]] = [
+export const EXAMPLES: Examples = [
   {
     label: "Handwritten digits",
     text: `name: digits

@@ -1,6 +1,8 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useJob } from "@/shared/api/jobs";
+import { useRights } from "@/shared/api/rights";
 import type { Outlook } from "@/shared/api/types";
+import { type Examples, useExamples } from "@/shared/spec/examples";
 import { type Copied, SpecForm } from "@/shared/spec/spec-form";
 import { ownerText, pathText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
@@ -14,18 +16,25 @@ const route = getRouteApi("/new");
 export default function SubmitPage() {
   useTitle("New job");
   const { from } = route.useSearch();
-  if (from === undefined) return <JobForm key="new" />;
-  return <FromJob key={from} id={from} />;
+  const examples = useExamples(EXAMPLES);
+  if (from === undefined) return <JobForm key={examples[0].text} examples={examples} />;
+  return <FromJob key={from} id={from} examples={examples} />;
+}
+
+interface Props {
+  examples: Examples;
 }
 
 /** The spec of a job that is to be submitted again. */
-function FromJob({ id }: { id: string }) {
+function FromJob({ id, examples }: Props & { id: string }) {
   const query = useJob(id);
   if (!query.data) return <Pending query={query} what="the job to copy" height={420} />;
-  return <JobForm copied={{ text: specText(query.data.spec), origin: copiedFrom(query.data) }} />;
+  // Whoever submits it owns it.
+  const text = specText({ ...query.data.spec, user: null });
+  return <JobForm copied={{ text, origin: copiedFrom(query.data) }} examples={examples} />;
 }
 
-function JobForm({ copied }: { copied?: Copied }) {
+function JobForm({ copied, examples }: Props & { copied?: Copied }) {
   const navigate = route.useNavigate();
   return (
     <SpecForm
@@ -33,7 +42,7 @@ function JobForm({ copied }: { copied?: Copied }) {
       title="New job"
       hint="Describe the job in YAML."
       label="Job spec in YAML"
-      examples={EXAMPLES}
+      examples={examples}
       copied={copied}
       check={{
         request: useCheckSpec(),
@@ -45,6 +54,7 @@ function JobForm({ copied }: { copied?: Copied }) {
       onCreated={({ id }) => void navigate({ to: "/jobs/$jobId", params: { jobId: id } })}
       action="Submit"
       effect="submits"
+      refused={useRights().submit}
       failure="Could not submit the job"
     />
   );

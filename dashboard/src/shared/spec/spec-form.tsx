@@ -10,15 +10,11 @@ import { clearDraft, readDraft, type SpecKind, writeDraft } from "../draft";
 import { AlertIcon, CheckIcon } from "../ui/icons";
 import { LinkedText } from "../ui/linked-text";
 import { Problem } from "../ui/problem";
+import type { Examples } from "./examples";
 import { stillWrong } from "./locate";
 import { SpecEditor } from "./spec-editor";
 import classes from "./spec-form.module.css";
 import { documentOf } from "./spec-text";
-
-export interface Example {
-  label: string;
-  text: string;
-}
 
 /** A text to begin with, and where it is from. */
 export interface Copied {
@@ -34,8 +30,7 @@ interface Props<Created, Checked> {
   hint: string;
   /** The editor's name for screen readers. */
   label: string;
-  /** The first is what a new document begins with. */
-  examples: readonly [Example, ...Example[]];
+  examples: Examples;
   copied?: Copied | undefined;
   create: UseMutationResult<Created, Error, Submission>;
   onCreated: (created: Created) => void;
@@ -43,6 +38,8 @@ interface Props<Created, Checked> {
   action: string;
   /** After "Ctrl + Enter": "submits". */
   effect: string;
+  /** Why the user may not create anything; null: they may. */
+  refused: string | null;
   /** "Could not submit the job". */
   failure: string;
   /** Fields beside the editor, which show the text and its problems, and change it. */
@@ -71,7 +68,7 @@ const NO_PROBLEMS: readonly FieldProblem[] = [];
 
 /** A page on which a document is written in YAML and submitted. */
 export function SpecForm<Created, Checked = never>(props: Props<Created, Checked>) {
-  const { draft, examples, copied, create, failure, check } = props;
+  const { draft, examples, copied, create, refused, failure, check } = props;
   const [kept] = useState(() => (copied ? null : readDraft(draft)));
   const [isDraft, setIsDraft] = useState(kept !== null);
   const [initial] = useState(copied?.text ?? kept ?? examples[0].text);
@@ -93,7 +90,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
   };
   const verifyLater = useDebouncedCallback(verify, PAUSE_MS);
   const send = (): void => {
-    if (create.isPending) return;
+    if (create.isPending || refused !== null) return;
     verifyLater.cancel();
     check?.request.reset();
     create.mutate(
@@ -186,6 +183,11 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
           }}
         />
       </Group>
+      {refused === null ? null : (
+        <Alert color="orange" variant="light" icon={<AlertIcon />}>
+          {refused}
+        </Alert>
+      )}
       {props.fields ? (
         <Group align="flex-start" gap="lg">
           <div className={classes.fields}>{props.fields(text, change, problems)}</div>
@@ -208,7 +210,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
             Check
           </Button>
         ) : null}
-        <Button loading={create.isPending} onClick={send}>
+        <Button loading={create.isPending} disabled={refused !== null} onClick={send}>
           {props.action}
         </Button>
       </Group>

@@ -14,6 +14,13 @@ export function specText(spec: Record<string, unknown>): string {
   return stringify(withoutNulls(spec), { lineWidth: 100, aliasDuplicateObjects: false });
 }
 
+/** A spec in YAML with the project of its job, below the job's name; undefined: as it is. */
+export function withProject(text: string, project: string | undefined): string {
+  if (project === undefined) return text;
+  const name = /^job:$/m.test(text) ? /^( {2})name: .*\n/m : /^()name: .*\n/m;
+  return text.replace(name, (line, indent) => `${line}${indent}${stringify({ project })}`);
+}
+
 /** Who owns what a checked spec would create; the coordinator fills in who is not named. */
 export function ownerText(user: unknown): string {
   return typeof user === "string" ? ` Owner: ${user}.` : "";

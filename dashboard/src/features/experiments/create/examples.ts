@@ -1,4 +1,4 @@
-import type { Example } from "@/shared/spec/spec-form";
+import type { Examples } from "@/shared/spec/examples";
 
 const DIGITS = `kind: sweep
 job:
@@ -12,7 +12,7 @@ space:
 `;
 
 /** Example experiments. Each runs as it is, except for the path of the script. */
-export const EXAMPLES: [Example, ...Example[]] = [
+export const EXAMPLES: Examples = [
   {
     label: "Every combination",
     text: `name: digits learning rate

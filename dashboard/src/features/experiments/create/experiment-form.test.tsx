@@ -3,6 +3,7 @@ import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import type { FieldProblem } from "@/shared/api/problem";
+import { EXAMPLES } from "./examples";
 import { ExperimentForm } from "./experiment-form";
 
 const TEXT = `name: mine
@@ -17,7 +18,7 @@ function show(problems: FieldProblem[] = [], text = TEXT) {
   const onChange = vi.fn();
   render(
     <MantineProvider env="test">
-      <ExperimentForm text={text} onChange={onChange} problems={problems} />
+      <ExperimentForm text={text} onChange={onChange} problems={problems} examples={EXAMPLES} />
     </MantineProvider>,
   );
   return onChange;

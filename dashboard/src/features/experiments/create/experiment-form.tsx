@@ -1,9 +1,9 @@
 import { Autocomplete, NativeSelect, SimpleGrid, Stack, Text, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { FieldProblem } from "@/shared/api/problem";
+import type { Examples } from "@/shared/spec/examples";
 import { Baseline } from "./baseline";
 import { EarlyStopping } from "./early-stopping";
-import { EXAMPLES } from "./examples";
 import {
   type DimensionFields,
   type ExperimentFields,
@@ -67,10 +67,11 @@ interface Props {
   onChange: (text: string) => void;
   /** Of the text as it is. */
   problems: readonly FieldProblem[];
+  examples: Examples;
 }
 
 /** The fields of an experiment. The YAML beside them has the same, and the job. */
-export function ExperimentForm({ text, onChange, problems }: Props) {
+export function ExperimentForm({ text, onChange, problems, examples }: Props) {
   // What is half typed, such as "0.", is in the form alone; the text has its value.
   const [form, setForm] = useState(() => ({ text, fields: experimentFields(text) }));
   const fields = form.text === text ? form.fields : experimentFields(text);
@@ -88,8 +89,8 @@ export function ExperimentForm({ text, onChange, problems }: Props) {
   };
   const setKind = (kind: Kind) => {
     // An example that nobody changed is exchanged for one of the other kind.
-    const example = EXAMPLES.some((each) => each.text === text)
-      ? EXAMPLES.find((each) => experimentFields(each.text)?.kind === kind)
+    const example = examples.some((each) => each.text === text)
+      ? examples.find((each) => experimentFields(each.text)?.kind === kind)
       : undefined;
     if (example) onChange(example.text);
     else set(ofKind(fields, kind));

@@ -1,5 +1,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useJob } from "@/shared/api/jobs";
+import { useRights } from "@/shared/api/rights";
+import { type Examples, useExamples } from "@/shared/spec/examples";
 import { type Copied, SpecForm } from "@/shared/spec/spec-form";
 import { ownerText, pathText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
@@ -15,33 +17,45 @@ const route = getRouteApi("/experiments/new");
 export default function NewExperimentPage() {
   useTitle("New experiment");
   const { from, job, kind = "sweep" } = route.useSearch();
-  if (job !== undefined) return <FromJob key={`${job} ${kind}`} id={job} kind={kind} />;
-  if (from === undefined) return <ExperimentSpecForm key="new" />;
-  return <FromExperiment key={from} id={from} />;
+  const examples = useExamples(EXAMPLES);
+  if (job !== undefined) {
+    return <FromJob key={`${job} ${kind}`} id={job} kind={kind} examples={examples} />;
+  }
+  if (from === undefined) {
+    return <ExperimentSpecForm key={examples[0].text} examples={examples} />;
+  }
+  return <FromExperiment key={from} id={from} examples={examples} />;
+}
+
+interface Props {
+  examples: Examples;
 }
 
 /** An experiment on a job that was submitted before. */
-function FromJob({ id, kind }: { id: string; kind: KindOnJob }) {
+function FromJob({ id, kind, examples }: Props & { id: string; kind: KindOnJob }) {
   const query = useJob(id);
   if (!query.data) return <Pending query={query} what="the job" height={420} />;
   const { name, spec } = query.data;
   const code = typeof spec.code === "string" ? " It uses the code uploaded with it." : "";
   const values = kind === "sweep" ? " Give the values to try, with commas between them." : "";
   const origin = `A ${kind} of ${name} (${id}).${code}${values}`;
-  return <ExperimentSpecForm copied={{ text: experimentOn(query.data, kind), origin }} />;
+  const text = experimentOn(query.data, kind);
+  return <ExperimentSpecForm copied={{ text, origin }} examples={examples} />;
 }
 
 /** The spec of an experiment that is to be created again. */
-function FromExperiment({ id }: { id: string }) {
+function FromExperiment({ id, examples }: Props & { id: string }) {
   const query = useExperiment(id);
   if (!query.data) return <Pending query={query} what="the experiment to copy" height={420} />;
-  const { name, spec } = query.data;
-  return (
-    <ExperimentSpecForm copied={{ text: specText(spec), origin: `Copied from ${name} (${id}).` }} />
-  );
+  const { name } = query.data;
+  const spec = specOf(query.data);
+  // Whoever creates it owns it and its jobs.
+  const text = specText({ ...spec, job: { ...spec.job, user: null } });
+  const origin = `Copied from ${name} (${id}).`;
+  return <ExperimentSpecForm copied={{ text, origin }} examples={examples} />;
 }
 
-function ExperimentSpecForm({ copied }: { copied?: Copied }) {
+function ExperimentSpecForm({ copied, examples }: Props & { copied?: Copied }) {
   const navigate = route.useNavigate();
   return (
     <SpecForm
@@ -49,10 +63,10 @@ function ExperimentSpecForm({ copied }: { copied?: Copied }) {
       title="New experiment"
       hint="Describe a job, the values to try, and the metric that rates them."
       label="Experiment in YAML"
-      examples={EXAMPLES}
+      examples={examples}
       copied={copied}
       fields={(text, onChange, problems) => (
-        <ExperimentForm text={text} onChange={onChange} problems={problems} />
+        <ExperimentForm text={text} onChange={onChange} problems={problems} examples={examples} />
       )}
       check={{
         request: useCheckExperiment(),
@@ -67,6 +81,7 @@ function ExperimentSpecForm({ copied }: { copied?: Copied }) {
       }
       action="Create"
       effect="creates it"
+      refused={useRights().submit}
       failure="Could not create the experiment"
     />
   );
