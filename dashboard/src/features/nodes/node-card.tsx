@@ -16,6 +16,7 @@ import { DrainButton } from "./drain-button";
 import { NodeEvents } from "./node-events";
 import { jobsOn } from "./node-sums";
 import classes from "./nodes.module.css";
+import { ProjectsButton } from "./projects-button";
 
 // The plotting library is loaded with a history only.
 const NodeHistory = lazyComponent(() => import("./node-history"), "the history");
@@ -80,6 +81,7 @@ export function NodeCard({ node, onClose }: Props) {
           {node.devices.length > 0 ? `${busy} of ${node.devices.length} busy` : "no devices"}
         </Text>
         <Group gap="xs">
+          <ProjectsButton node={node} />
           <DrainButton node={node} />
           <ConfirmedCommand
             label="Remove"

@@ -7,6 +7,7 @@ import { DeviceTable } from "./device-table";
 import { DrainButton } from "./drain-button";
 import { NodeEvents } from "./node-events";
 import { NodeGrid } from "./node-grid";
+import { ProjectsButton } from "./projects-button";
 
 const NODE = {
   id: "n1",
@@ -101,11 +102,34 @@ it("a device names no job of another project", async () => {
   expect(second).toHaveTextContent("tinymaria · vision");
 });
 
+it("an admin limits a node to projects", async () => {
+  const projects = ["speech", "vision"].map((name) => ({ name, role: "maintainer" }));
+  const asked = shown(<ProjectsButton node={{ ...NODE, projects: ["vision"] }} />, {
+    "GET /auth/me": { user: "ada", admin: true, how: "session", projects },
+    [`PATCH /cluster/nodes/${NODE.id}`]: NODE,
+  });
+  await userEvent.click(screen.getByRole("button", { name: "Projects of gpu-07" }));
+  await userEvent.click(await screen.findByRole("checkbox", { name: "speech" }));
+  await userEvent.click(screen.getByRole("button", { name: "Save projects" }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  await userEvent.click(screen.getByRole("button", { name: "Projects of gpu-07" }));
+  await userEvent.click(await screen.findByRole("radio", { name: "all projects" }));
+  await userEvent.click(screen.getByRole("button", { name: "Save projects" }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  const changes = asked.filter(({ method }) => method === "PATCH");
+  expect(await Promise.all(changes.map((request) => request.json()))).toEqual([
+    { projects: ["vision", "speech"] },
+    { projects: null },
+  ]);
+});
+
 it("only an admin drains nodes", async () => {
   const maria = { user: "maria", admin: false, how: "session", projects: [] };
   shown(<DrainButton node={NODE} />, { "GET /auth/me": maria });
   const button = screen.getByRole("button", { name: "Drain gpu-07" });
-  await waitFor(() => expect(button).toHaveAccessibleDescription("This takes an admin."));
+  await waitFor(() =>
+    expect(button).toHaveAccessibleDescription("This takes an admin. Admins can make you one."),
+  );
   await userEvent.click(button);
   expect(screen.queryByRole("dialog")).toBeNull();
 });

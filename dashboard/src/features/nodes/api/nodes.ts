@@ -1,6 +1,7 @@
 import { type QueryKey, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { drainNode, listNodes, undrainNode } from "@/client";
 import {
+  changeNodeMutation,
   listNodeEventsOptions,
   listNodesQueryKey,
   registerNodeMutation,
@@ -33,6 +34,10 @@ export function useNodeEvents(nodeId: string) {
 
 export function useRegisterNode() {
   return useMutation({ ...registerNodeMutation(), onSuccess: useRenew(listNodesQueryKey()) });
+}
+
+export function useChangeNode() {
+  return useMutation({ ...changeNodeMutation(), onSuccess: useRenew(listNodesQueryKey()) });
 }
 
 export function useRemoveNode() {
