@@ -12,9 +12,12 @@ import {
 } from "@mantine/core";
 import { useState } from "react";
 import type { Condition, NewAlert, NewScope, NewTarget } from "@/client";
+import { useMe } from "@/shared/api/login";
+import { useRights } from "@/shared/api/rights";
 import type { Alert } from "@/shared/api/types";
 import { CopyButton } from "@/shared/copy/copy-button";
 import { Dialog } from "@/shared/dialogs/dialog";
+import { useRememberedScope } from "@/shared/owners/scope";
 import { Problem } from "@/shared/ui/problem";
 import { useChangeAlert, useCreateAlert } from "./api/alerts";
 import { CONDITIONS, SCOPES, TARGETS } from "./conditions";
@@ -30,11 +33,9 @@ interface Draft {
   targetUrl: string;
 }
 
-const NEW: Draft = {
+const NEW: Omit<Draft, "scopeKind" | "scopeValue"> = {
   name: "",
   on: ["job.failed"],
-  scopeKind: "cluster",
-  scopeValue: "",
   waitingMinutes: 60,
   diskPercent: 90,
   targetKind: "browser",
@@ -49,7 +50,8 @@ interface Props {
 
 /** Creates or changes an alert, and shows the secret of a webhook, which is shown only now. */
 export function AlertForm({ alert, onClose }: Props) {
-  const [draft, setDraft] = useState(alert ? draftOf(alert) : NEW);
+  const scope = useFirstScope();
+  const [draft, setDraft] = useState(alert ? draftOf(alert) : { ...NEW, ...scope });
   const create = useCreateAlert();
   const change = useChangeAlert();
   const request = alert ? change : create;
@@ -100,6 +102,18 @@ export function AlertForm({ alert, onClose }: Props) {
   );
 }
 
+/** The widest scope that a new alert of the user may have. */
+function useFirstScope(): Pick<Draft, "scopeKind" | "scopeValue"> {
+  const { data: me } = useMe();
+  const chosen = useRememberedScope().project;
+  if (me === undefined || me.admin) return { scopeKind: "cluster", scopeValue: "" };
+  const names = me.projects.map(({ name }) => name);
+  const project = chosen !== undefined && names.includes(chosen) ? chosen : names[0];
+  return project === undefined
+    ? { scopeKind: "user", scopeValue: me.user }
+    : { scopeKind: "project", scopeValue: project };
+}
+
 interface PartProps {
   draft: Draft;
   set: (part: Partial<Draft>) => void;
@@ -132,20 +146,26 @@ function Limits({ draft, set }: PartProps) {
 }
 
 function ScopeFields({ draft, set }: PartProps) {
-  const isJob = draft.scopeKind === "job";
+  const { user = "", projects = [] } = useMe().data ?? {};
+  const isAdmin = useRights().admin === null;
+  // A scope that was given when one was an admin is shown.
+  const { cluster, ...others } = SCOPES;
+  const scopes = isAdmin || draft.scopeKind === "cluster" ? { cluster, ...others } : others;
+  const firstOf = { cluster: "", project: projects[0]?.name ?? "", user, job: "" };
   return (
     <Group grow align="flex-start">
       <NativeSelect
         label="Scope"
-        data={optionsOf(SCOPES)}
+        data={optionsOf(scopes)}
         value={draft.scopeKind}
-        onChange={({ currentTarget }) =>
-          set({ scopeKind: currentTarget.value as Draft["scopeKind"] })
-        }
+        onChange={({ currentTarget }) => {
+          const scopeKind = currentTarget.value as Draft["scopeKind"];
+          set({ scopeKind, scopeValue: firstOf[scopeKind] });
+        }}
       />
       {draft.scopeKind === "cluster" ? null : (
         <TextInput
-          label={isJob ? "Job id" : `${SCOPES[draft.scopeKind]} name`}
+          label={draft.scopeKind === "job" ? "Job id" : `${SCOPES[draft.scopeKind]} name`}
           required
           value={draft.scopeValue}
           onChange={(event) => set({ scopeValue: event.currentTarget.value })}

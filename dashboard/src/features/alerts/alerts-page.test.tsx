@@ -69,6 +69,23 @@ describe("the alerts", () => {
     });
   });
 
+  it("are about a project at most for who is no admin", async () => {
+    const projects = [{ name: "vision", role: "viewer" }];
+    const asked = await open("/alerts", {
+      "GET /auth/me": { user: "maria", admin: false, how: "session", projects },
+      "GET /alerts": list(),
+      "POST /alerts": { ...ALERT, secret: null },
+    });
+    await screen.findByText("No alerts yet");
+    await userEvent.click(screen.getAllByRole("button", { name: "New alert" })[0] as HTMLElement);
+    await userEvent.type(await screen.findByLabelText("Name"), "mine");
+    const scopes = within(screen.getByLabelText("Scope")).getAllByRole("option");
+    expect(scopes.map(({ textContent }) => textContent)).toEqual(["Project", "User", "Job"]);
+    await userEvent.click(screen.getByRole("button", { name: "Create alert" }));
+    const scope = { kind: "project", value: "vision" };
+    expect(await bodyOf(asked, "POST")).toMatchObject({ scope });
+  });
+
   it("show why they cannot be created", async () => {
     await open("/alerts", {
       "GET /alerts": list(),

@@ -21,6 +21,10 @@ describe("quotas", () => {
     expect(ada).toHaveTextContent("user ada8 of 82");
     expect(within(ada as HTMLElement).getByRole("meter")).toHaveAttribute("aria-valuenow", "100");
     expect(bob).toHaveTextContent("1 device, no limit");
+    expect(within(bob as HTMLElement).getByRole("link", { name: "bob" })).toHaveAttribute(
+      "href",
+      "/jobs?query=user%3D%22bob%22",
+    );
   });
 
   it("state the limits of those not listed", () => {

@@ -1,7 +1,9 @@
 import { Text, Title } from "@mantine/core";
 import type { Quota } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
+import { userTerm } from "@/shared/owners/scope";
 import { type Column, Table } from "@/shared/table/table";
+import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import { Pending } from "@/shared/ui/problem";
 import { type Quotas, useQuotas } from "./api/queue";
@@ -17,7 +19,15 @@ const COLUMNS: Column<Quota>[] = [
         <Text span size="xs" c="dimmed">
           {kind}
         </Text>{" "}
-        {name}
+        {kind === "project" ? (
+          <AnchorLink to="/projects/$project" params={{ project: name }} inherit>
+            {name}
+          </AnchorLink>
+        ) : (
+          <AnchorLink to="/jobs" search={{ query: userTerm(name) }} inherit>
+            {name}
+          </AnchorLink>
+        )}
       </>
     ),
   },
