@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
-import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useState } from "react";
 import { readMeQueryKey } from "@/client/@tanstack/react-query.gen";
@@ -11,16 +11,16 @@ import { router } from "./router";
 import { theme, variables } from "./theme";
 
 function newQueries(): QueryClient {
+  const onError = (error: unknown) => {
+    const me = readMeQueryKey();
+    // The session has ended; the failed read of the user itself is not repeated.
+    if (isLoggedOut(error) && queries.getQueryData(me) !== undefined) {
+      queries.resetQueries({ queryKey: me });
+    }
+  };
   const queries: QueryClient = new QueryClient({
-    queryCache: new QueryCache({
-      onError: (error) => {
-        const me = readMeQueryKey();
-        // The session has ended; the failed read of the user itself is not repeated.
-        if (isLoggedOut(error) && queries.getQueryData(me) !== undefined) {
-          queries.resetQueries({ queryKey: me });
-        }
-      },
-    }),
+    queryCache: new QueryCache({ onError }),
+    mutationCache: new MutationCache({ onError }),
     defaultOptions: {
       queries: {
         staleTime: 1000,

@@ -54,6 +54,28 @@ describe("the login", () => {
     expect(router.state.location.pathname).toBe("/queue");
   });
 
+  it("is asked for when the session ends, and returns to the page", async () => {
+    let isIn = true;
+    const guarded = (answer: unknown) => () => (isIn ? answer : REFUSED());
+    await open("/queue?mine=true", {
+      ...closed("abc"),
+      "GET /auth/me": guarded(ME),
+      "GET /metrics/cluster/summary": guarded({}),
+      "GET /cluster/queue": guarded({ ...list(), total: 0 }),
+      "POST /auth/link": () => {
+        isIn = true;
+        return new Response(null, { status: 204 });
+      },
+    });
+    expect(await screen.findByRole("heading", { name: "Queue" })).toBeVisible();
+    isIn = false;
+    const link = "http://127.0.0.1:8000/login#code=abc";
+    await userEvent.type(await screen.findByLabelText("Or paste the link here"), link);
+    await userEvent.click(screen.getByRole("button", { name: "Log in" }));
+    expect(await screen.findByRole("heading", { name: "Queue" })).toBeVisible();
+    expect(router.state.location.href).toBe("/queue?mine=true");
+  });
+
   it("says why a link is refused", async () => {
     await open("/login#code=old", closed("new"));
     expect(await screen.findByText(/the link was used before/)).toBeVisible();

@@ -8,7 +8,6 @@ import {
   logOutMutation,
   readDeviceLoginOptions,
   readMeOptions,
-  readMeQueryKey,
 } from "@/client/@tanstack/react-query.gen";
 import { forgetScope } from "../owners/scope";
 import { ApiError } from "./problem";
@@ -23,25 +22,20 @@ export function isLoggedOut(error: unknown): boolean {
 }
 
 export function useLogIn(done: () => void) {
-  const queries = useQueryClient();
-  return useMutation({
-    ...logInMutation(),
-    onSuccess: async () => {
-      await queries.resetQueries({ queryKey: readMeQueryKey() });
-      done();
-    },
-  });
+  return useMutation({ ...logInMutation(), onSuccess: useLoggedIn(done) });
 }
 
 export function usePasswordLogin(done: () => void) {
+  return useMutation({ ...logInByPasswordMutation(), onSuccess: useLoggedIn(done) });
+}
+
+function useLoggedIn(done: () => void) {
   const queries = useQueryClient();
-  return useMutation({
-    ...logInByPasswordMutation(),
-    onSuccess: async () => {
-      await queries.resetQueries({ queryKey: readMeQueryKey() });
-      done();
-    },
-  });
+  return async () => {
+    // Another user may have been here before: nothing that they saw is shown to this one.
+    await queries.resetQueries();
+    done();
+  };
 }
 
 /** Ways to log in beside a link. */
