@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.cluster import pagination
 from trainhall.cluster.access import audit
 from trainhall.cluster.access.networks import network_of
-from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.principal import Principal, who_gives_roles
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts.users import visible_users
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
@@ -214,10 +214,10 @@ def _readable(caller: Principal, project: str | None) -> list[ColumnElement[bool
     if project is not None and not caller.may(Action.READ, project):
         raise NotFoundError("project", project)
     if not managed or (project is not None and project not in managed):
-        where = f"project {project}" if project is not None else "a project"
-        raise ForbiddenError(
-            f"to read the audit log takes the role maintainer of {where}, or an admin"
-        )
+        role = "the role maintainer in "
+        role += "a project" if project is None else f"project {project}"
+        givers = who_gives_roles(project or "the project")
+        raise ForbiddenError(f"to read the audit log takes {role}; {givers}")
     return [AuditEntry.project.in_(managed)]
 
 

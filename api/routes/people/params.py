@@ -34,7 +34,7 @@ MemberName = Annotated[
     _printable("member"),
 ]
 
-NOT_ADMIN = RefusalError(403, "not-allowed", "to add users takes an admin")
+NOT_ADMIN = RefusalError(403, "not-allowed", "to add users takes an admin; admins can make you one")
 NOT_MAINTAINER = RefusalError(
     403,
     "not-allowed",

@@ -1,5 +1,5 @@
 import { notifications } from "@mantine/notifications";
-import { screen, waitFor, within } from "@testing-library/react";
+import { cleanup, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, describe, expect, it } from "vitest";
 import { job, json, problem } from "../test/fake-api";
@@ -72,6 +72,52 @@ describe("the scope of a list", () => {
     expect(screen.queryByRole("radio", { name: "Mine" })).toBeNull();
     expect(screen.queryByLabelText("Project")).toBeNull();
   });
+});
+
+describe("a new job", () => {
+  const spec = { name: "digits", user: "jo", project: "vision", task: { name: "digits" } };
+  const body = async (asked: Request[]) => {
+    await waitFor(() => expect(asked.some(({ method }) => method === "POST")).toBe(true));
+    return asked.find(({ method }) => method === "POST")?.text();
+  };
+
+  it("is in the chosen project, if one may submit there", async () => {
+    for (const [project, found] of [
+      ["vision", "name: digits\nproject: vision\ntask:\n"],
+      ["text", "name: digits\ntask:\n"],
+    ] as const) {
+      localStorage.setItem("trainhall-scope", JSON.stringify({ project }));
+      const asked = await open("/new", { "GET /auth/me": MARIA });
+      await screen.findByRole("button", { name: "User maria" });
+      await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+      expect(await body(asked)).toMatch(found);
+      cleanup();
+    }
+  });
+
+  it("like that of another user has no owner", async () => {
+    const asked = await open("/new?from=3f2a9c51d07b", {
+      "GET /auth/me": MARIA,
+      "GET /training/jobs/3f2a9c51d07b": job({ user: "jo", project: "vision", spec }),
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+    const text = await body(asked);
+    expect(text).toContain("project: vision");
+    expect(text).not.toContain("user:");
+  });
+
+  it("takes the role member, and says so", async () => {
+    const viewer = { ...MARIA, projects: [{ name: "text", role: "viewer" }] };
+    await open("/new", { "GET /auth/me": viewer });
+    expect(await screen.findByText(/^This takes the role member in a project/)).toBeVisible();
+    expect(screen.getByRole("button", { name: "Submit" })).toBeDisabled();
+  });
+});
+
+it("an empty list tells a user without a role who gives one", async () => {
+  const nobody = { ...MARIA, projects: [] };
+  await open("/jobs", { "GET /auth/me": nobody, "GET /training/jobs": list() });
+  expect(await screen.findByText(/^You have no role in a project yet/)).toBeVisible();
 });
 
 it("the menu of the user has roles and pages", async () => {
@@ -189,7 +235,7 @@ describe("a project", () => {
     const asked = await open("/projects/vision", { ...answers, "GET /auth/me": MARIA });
     expect(await screen.findByText(/^at most 8 devices;/)).toBeVisible();
     expect(screen.getByRole("button", { name: "Change limits" })).toHaveAccessibleDescription(
-      "This takes an admin.",
+      "This takes an admin. Admins can make you one.",
     );
     await userEvent.selectOptions(await screen.findByLabelText("Role of jo"), "maintainer");
     await userEvent.click(screen.getByRole("button", { name: "Add a member" }));

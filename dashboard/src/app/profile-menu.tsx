@@ -1,5 +1,6 @@
 import { ActionIcon, Menu, Text } from "@mantine/core";
 import { useLogOut, useMe } from "@/shared/api/login";
+import { useRights } from "@/shared/api/rights";
 import { UserIcon } from "@/shared/ui/icons";
 import { MenuLink } from "@/shared/ui/links";
 
@@ -9,6 +10,7 @@ const MOST_PROJECTS = 8;
  * no login is needed. */
 export function ProfileMenu() {
   const me = useMe().data;
+  const { noProject } = useRights();
   const logOut = useLogOut();
   if (me === undefined || me.how === "none") return null;
   const { user, admin, projects, how } = me;
@@ -24,11 +26,11 @@ export function ProfileMenu() {
           {user}
           {admin ? ", admin" : ""}
         </Menu.Label>
-        {projects.length === 0 ? (
+        {noProject === null ? null : (
           <Text size="xs" c="dimmed" px="sm" pb={4}>
-            No role in any project yet. An admin can give one.
+            {noProject}
           </Text>
-        ) : null}
+        )}
         {projects.slice(0, MOST_PROJECTS).map(({ name, role }) => (
           <MenuLink
             key={name}

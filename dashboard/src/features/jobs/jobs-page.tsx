@@ -250,6 +250,8 @@ function NewJob() {
 }
 
 function NoJobs() {
+  const { noProject } = useRights();
+  if (noProject !== null) return <Empty title="No jobs">{noProject}</Empty>;
   return (
     <Empty title="No jobs yet">
       <Stack align="center" gap="sm">

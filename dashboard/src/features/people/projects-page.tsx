@@ -60,12 +60,7 @@ export default function ProjectsPage() {
         list={projects}
         rows={projects.data}
         what="the projects"
-        empty={
-          <Empty title="No projects">
-            You have no role in a project yet. A maintainer of a project or an admin can give you
-            one.
-          </Empty>
-        }
+        empty={<Empty title="No projects">{rights.noProject}</Empty>}
         label="Projects"
         columns={COLUMNS}
         rowKey={({ name }) => name}

@@ -22,7 +22,7 @@ describe("rights", () => {
       "This takes the role member in project text; you have viewer. A maintainer of text or an admin can give it.",
     );
     expect(rights.inProject("speech", "viewer")).toContain("you have none");
-    expect(rights.admin).toBe("This takes an admin.");
+    expect(rights.admin).toBe("This takes an admin. Admins can make you one.");
   });
 
   it("let members change what is their own", () => {

@@ -20,6 +20,8 @@ export interface Rights {
   admin: string | null;
   /** For jobs, experiments and reports, which take a project to put them in. */
   submit: string | null;
+  /** For a user without a role in any project. */
+  noProject: string | null;
   /** For what takes a role in a project. */
   inProject: (project: string, least: Role) => string | null;
   /** For changes of what belongs to somebody in a project. */
@@ -37,6 +39,7 @@ export function rightsOf(me: Me | undefined): Rights {
       isAdmin: me?.admin === true,
       admin: null,
       submit: null,
+      noProject: null,
       inProject: allowed,
       command: allowed,
     };
@@ -50,7 +53,11 @@ export function rightsOf(me: Me | undefined): Rights {
   };
   return {
     isAdmin: false,
-    admin: "This takes an admin.",
+    admin: "This takes an admin. Admins can make you one.",
+    noProject:
+      me.projects.length > 0
+        ? null
+        : "You have no role in a project yet. A maintainer of a project or an admin can give you one.",
     submit: me.projects.some(({ role }) => has(role, "member"))
       ? null
       : "This takes the role member in a project. A maintainer of the project or an admin can give it.",

@@ -32,7 +32,7 @@ export function NotFound({
 }) {
   return (
     <Empty title={`${what.charAt(0).toUpperCase()}${what.slice(1)} not found`} alone>
-      No {what} has the id <code>{id}</code>.{" "}
+      No {what} that you may see has the {what === "project" ? "name" : "id"} <code>{id}</code>.{" "}
       <AnchorLink to={`/${what}s`} size="sm" underline="always">
         Back to all {what}s
       </AnchorLink>
