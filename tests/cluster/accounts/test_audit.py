@@ -192,10 +192,10 @@ async def test_maintainers_read_their_projects(
     otto = service.limited_to(Principal("otto", False, "session", roles=roles))
     assert [row.project for row in (await otto.list()).items] == ["vision"]
     assert [row.project for row in (await otto.list(project="vision")).items] == ["vision"]
-    with pytest.raises(ForbiddenError, match="maintainer of project speech"):
+    with pytest.raises(ForbiddenError, match="maintainer in project speech"):
         await otto.list(project="speech")
     with pytest.raises(NotFoundError, match="no project 'secret'"):
         await otto.list(project="secret")
-    with pytest.raises(ForbiddenError, match="maintainer of a project"):
+    with pytest.raises(ForbiddenError, match="maintainer in a project"):
         await service.limited_to(Principal("eve", False, "session")).list()
     assert len((await service.limited_to(ADMIN).list()).items) == 3
