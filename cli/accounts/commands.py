@@ -15,6 +15,7 @@ from trainhall.api.host.credentials import (
     stored_token_id,
 )
 from trainhall.cli.accounts.browser import open_link
+from trainhall.cli.accounts.names import check_name
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
@@ -223,12 +224,19 @@ def create_token(
     narrowed = {"project": project, "role": role, "scopes": scope or None, "user": user}
     body: dict[str, Any] = {"name": name, **{k: v for k, v in narrowed.items() if v is not None}}
     if expires is not None:
-        body["expires_at"] = (datetime.now(UTC) + timedelta(seconds=expires)).isoformat()
+        body["expires_at"] = _end(expires)
     with connect(url) as client:
         made = client.request("POST", "/auth/tokens", json=body)
     out.print_item(made, output, lambda: str(made["token"]))
     if output is Format.TABLE:
         out.notice("Keep it: it is not shown again. Programs send it as TRAINHALL_TOKEN.")
+
+
+def _end(seconds: float) -> str:
+    try:
+        return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        raise UsageError("--expires is too long; give less than 7,000 years") from None
 
 
 @tokens.command("list", hidden=True)
@@ -278,6 +286,7 @@ def remove(
     Examples:
       trainhall tokens rm ci
     """
+    check_name(token)
     with connect(url) as client:
         found = client.token(token, user)
         client.request("DELETE", f"/auth/tokens/{found['id']}")

@@ -14,9 +14,18 @@ def segment(name: str) -> str:
     Raises:
         UsageError: no name looks like that.
     """
+    check_name(name)
+    return quote(name, safe="")
+
+
+def check_name(name: str) -> None:
+    """Check that something may have a name.
+
+    Raises:
+        UsageError: no name looks like that.
+    """
     if name in ("", ".", "..") or "/" in name:
         raise UsageError(f"{name!r} is not a name")
-    return quote(name, safe="")
 
 
 def print_named(

@@ -495,7 +495,7 @@ def problem_of(response: httpx.Response) -> CliError:
         body = None
     if not isinstance(body, dict):
         body = {"detail": response.text.strip()[:200]}
-    message = str(body.get("detail") or body.get("title") or response.reason_phrase)
+    message = _printable(str(body.get("detail") or body.get("title") or response.reason_phrase))
     details = [line for line in map(_field_line, body.get("errors") or []) if line]
     if len(details) == 1 and details[0].startswith(message):
         # The only wrong field is the message: said once, with the value.
@@ -523,5 +523,13 @@ def _field_line(error: Any) -> str:
         return str(error)
     field, message = error.get("field"), error.get("message") or error.get("detail") or ""
     value = error.get("value")
-    suffix = f" (given: {value})" if value not in (None, "") else ""
+    suffix = f" (given: {_printable(str(value))})" if value not in (None, "") else ""
     return f"{field}: {message}{suffix}" if field else f"{message}{suffix}"
+
+
+def _printable(text: str) -> str:
+    """Escape what would change how text is shown, but breaks of lines."""
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
+        for each in text
+    )

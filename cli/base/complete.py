@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -14,7 +15,7 @@ from typer.core import TyperCommand
 
 from trainhall.cli.base import config
 from trainhall.cli.base.credentials import token_for
-from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.errors import CliError, NotAllowedError
 from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS, SORT_KEYS
 
@@ -126,8 +127,9 @@ class _Coordinator:
 
         # No proxy of the environment: it is on loopback or in the lab's network.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        if token := token_for(self._url):
-            self._opener.addheaders.append(("Authorization", f"Bearer {token}"))
+        with suppress(NotAllowedError):
+            if token := token_for(self._url):
+                self._opener.addheaders.append(("Authorization", f"Bearer {token}"))
 
     def items(self, path: str) -> list[Any]:
         from http.client import HTTPException

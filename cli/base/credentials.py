@@ -7,13 +7,26 @@ for one nevertheless gets its first admin's token, if this user runs it.
 import os
 
 from trainhall.api.host.credentials import admin_token, is_own_listener, stored_token
+from trainhall.cli.base.errors import NotAllowedError
 from trainhall.cluster.accounts.secrets import is_token
 
 
 def token_for(url: str) -> str | None:
-    """Return the token for the coordinator at a URL; None: this user has none."""
+    """Return the token for the coordinator at a URL; None: this user has none.
+
+    Raises:
+        NotAllowedError: `TRAINHALL_TOKEN` is damaged. With another one in its place, commands
+            would act as somebody else.
+    """
     given = os.environ.get("TRAINHALL_TOKEN", "").strip()
-    return given if is_token(given) else stored_token(url)
+    if not given:
+        return stored_token(url)
+    if not is_token(given):
+        raise NotAllowedError(
+            "TRAINHALL_TOKEN is no API token (th_…), or was cut off or mistyped; copy it again, or "
+            "unset the variable"
+        )
+    return given
 
 
 def token_of_own_coordinator(url: str) -> str | None:

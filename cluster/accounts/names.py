@@ -5,7 +5,7 @@ characters that change how a line of text is shown.
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from trainhall.cluster.errors import ConflictError, InvalidValueError
 
@@ -50,14 +50,24 @@ def is_allowed(character: str) -> bool:
     return character not in _FORBIDDEN and kind != "C" and (kind != "Z" or character == " ")
 
 
-def check_unused(kind: str, name: str, taken: Iterable[str]) -> None:
+def check_unused(
+    kind: str, name: str, taken: Iterable[str], *, removed: Collection[str] = ()
+) -> None:
     """Check that no name differs from this one by case alone.
+
+    Args:
+        removed: those of users who were removed.
 
     Raises:
         ConflictError: one does.
     """
     folded = _folded(name)
     for other in taken:
+        if _folded(other) == folded and other in removed:
+            raise ConflictError(
+                f"this is the name of the user {other!r}, who was removed; an admin restores them "
+                f"with `trainhall users set {other} --restore`, or use another name"
+            )
         if _folded(other) == folded:
             raise ConflictError(f"there is a {kind} {other!r} already; use another name")
 

@@ -80,6 +80,7 @@ class UserService(Service):
         """
         name = checked_name(name)
         if project is not None:
+            project = composed(project)
             self._caller.check_manages(project, "add service accounts")
         else:
             self._caller.check_admin("add users")
@@ -92,7 +93,9 @@ class UserService(Service):
         if password is not None:
             hashed = await self._accounts.passwords.hash(password)
         async with self._turn, self._db.transaction() as session:
-            check_unused("user", name, await session.scalars(select(User.name)))
+            known = (await session.execute(select(User.name, User.removed_at))).all()
+            removed = {row.name for row in known if row.removed_at is not None}
+            check_unused("user", name, [row.name for row in known], removed=removed)
             if project is not None and not await is_held(session, project):
                 raise NotFoundError("project", project)
             user = User(
@@ -149,8 +152,10 @@ class UserService(Service):
                 await _set_admin(session, row, changes.admin)
             if hashed is not None:
                 await self._set_password(session, row, user.password, hashed)
-            changed_fields = {name: (before[name], value) for name, value in _audited(row).items()}
-            self._audit(session, "user.change", row.name, changes=changed_fields)
+            after = _audited(row)
+            if after != before:
+                changed_fields = {name: (before[name], value) for name, value in after.items()}
+                self._audit(session, "user.change", row.name, changes=changed_fields)
             changed = _view(row)
         self._accounts.forget_known()
         return changed
@@ -171,8 +176,9 @@ class UserService(Service):
                 self._caller.check_manages(row.project, "remove service accounts")
             else:
                 self._caller.check_admin("remove users")
-            await self._set_removed(session, row, True)
-            self._audit(session, "user.remove", row.name, project=row.project)
+            if row.removed_at is None:
+                await self._set_removed(session, row, True)
+                self._audit(session, "user.remove", row.name, project=row.project)
         self._accounts.forget_known()
 
     async def _find(self, session: AsyncSession, name: str, *, locked: bool = False) -> User:

@@ -23,7 +23,7 @@ from trainhall.cli.base.errors import CliError, NotAllowedError, NotFoundError, 
 from trainhall.cli.main import app
 from trainhall.cli.nodes.doctor_checks import check_login
 from trainhall.client import Client
-from trainhall.cluster.accounts.secrets import is_token
+from trainhall.cluster.accounts.secrets import is_token, token_of
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +150,21 @@ def test_unknown_token_is_not_found(admin: Cli) -> None:
         admin("tokens", "rm", "nothing")
 
 
-def test_join_token_is_no_credential(admin: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRAINHALL_TOKEN", "kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s")
+@pytest.mark.parametrize("damage", ["cut off", "mistyped", "of a node", "with a break"])
+def test_damaged_token_is_nobody_else_s(
+    admin: Cli, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """Commands that fell back on a stored one would act as somebody else."""
+    token = token_of("x" * 43)
+    given = {
+        "cut off": token[:20], "mistyped": token[:-1] + "x", "of a node": "thj_abc",
+        "with a break": f"{token[:9]}\n{token[9:]}",
+    }[damage]  # fmt: skip
+    monkeypatch.setenv("TRAINHALL_TOKEN", given)
+    with pytest.raises(NotAllowedError, match="TRAINHALL_TOKEN is no API token") as error:
+        admin("whoami")
+    assert given not in str(error.value)
+    monkeypatch.setenv("TRAINHALL_TOKEN", " ")
     assert "admin" in admin("whoami")
 
 

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
-from trainhall.cli.base.errors import NotAllowedError, UsageError, WrongStateError
+from trainhall.cli.base.errors import CliError, NotAllowedError, UsageError, WrongStateError
 from trainhall.cli.main import app
 
 
@@ -95,6 +95,27 @@ def test_lab_is_set_up(cli: Cli, url: str) -> None:
     assert removed["name"] == "maria"
     cli("users", "set", "maria", "--restore", "--admin")
     cli("projects", "rm", "vision")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("users add a\u202eb", r"must not contain '\\u202e' \(character 2\) \(given: a\\u202eb\)"),
+        ("users add " + "x" * 300, "name: may have at most 128 characters"),
+        ("users set nobody --admin", "no user 'nobody'"),
+        ("users rm nobody --yes", "no user 'nobody'"),
+        ("groups members nolab --add maria", "no group 'nolab'"),
+        ("projects members default --add maria=boss", "one of viewer, member, maintainer"),
+        ("projects members default --remove \u202e", r"no user '\\u202e'"),
+        ("tokens create ci --expires 99999999d", "--expires is too long"),
+        ("tokens create ci --project nowhere", "in a project 'nowhere'"),
+        ("tokens rm ?", "'' is not a name"),
+    ],
+)
+def test_bad_input_is_explained(cli: Cli, command: str, message: str) -> None:
+    with pytest.raises(CliError, match=message) as error:
+        cli(*("" if each == "?" else each for each in command.split()))
+    assert str(error.value).isprintable()
 
 
 def test_service_account_scrapes_figures(cli: Cli, url: str) -> None:

@@ -1,6 +1,7 @@
 """Users side by side: the last admin, a name that two add, and credentials that are looked up."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
@@ -9,9 +10,12 @@ from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.secrets import sha256
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.accounts.users import UserChanges, UserService
-from trainhall.cluster.errors import ConflictError, NotAllowedError
+from trainhall.cluster.errors import (
+    ConflictError,
+    NotAllowedError,
+)
 from trainhall.cluster.service import ServiceContext
-from trainhall.db.accounts import LoginCode, User
+from trainhall.db.accounts import AuditEntry, LoginCode, User
 from trainhall.db.database import Database
 
 
@@ -57,6 +61,26 @@ async def test_removed_user_gets_no_credential(
     for given in (accounts.new_code(maria), accounts.create_token(maria, "ci")):
         with pytest.raises(NotAllowedError, match="was removed"):
             await given
+
+
+async def test_name_of_a_removed_user_is_explained(users: UserService, maria: Principal) -> None:
+    await users.create("Otto")
+    await users.remove("Otto")
+    with pytest.raises(ConflictError, match=r"the user 'Otto', who was removed.*set Otto --rest"):
+        await users.create("otto")
+
+
+async def test_changes_of_nothing_leave_no_row(
+    users: UserService, maria: Principal, database: Database
+) -> None:
+    admin = users.limited_to(replace(maria, how="token"))
+    await admin.create("otto")
+    for _ in range(2):
+        await admin.remove("otto")
+        await admin.change("maria", UserChanges(admin=True))
+    async with database.session() as session:
+        found = await session.scalars(select(AuditEntry.action).order_by(AuditEntry.id))
+        assert list(found) == ["user.create", "user.remove"]
 
 
 async def test_look_up_under_way_is_not_kept(
