@@ -77,7 +77,8 @@ class AttemptTokens(Service):
 
 async def _owner(session: AsyncSession, job: Job) -> User:
     known = select(User).where(User.name == job.user, User.removed_at.is_(None))
-    owner = await session.scalar(known)
+    # Not removed before the token is there, which a restore would bring back to life.
+    owner = await session.scalar(known.with_for_update(key_share=True))
     if owner is None:
         raise ConflictError(
             f"{job.user or 'nobody'}, the owner of job {job.id}, has no account, for which an API "

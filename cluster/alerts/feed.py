@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from sqlalchemy import ColumnElement, func, or_, select
 
 from trainhall.cluster.access.owners import owner_sees
-from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.visibility import visible_or_none
 from trainhall.cluster.alerts import views
 from trainhall.cluster.alerts.messages import TITLES, page_of
@@ -32,10 +32,10 @@ class BrowserFeed:
             return await session.scalar(select(func.max(AlertDelivery.sequence))) or 0
 
     async def follow(
-        self, after: int, reader: Principal = SYSTEM
+        self, after: int, reader: Principal
     ) -> AsyncGenerator[views.Notification, None]:
         """Yield the notifications behind `after`, without end: those of the reader's own alerts, as
-        far as they may still see what these are about."""
+        far as they may still see what these are about; `SYSTEM` reads all."""
         event = asyncio.Event()
         self._waiting.add(event)
         try:

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import bindparam, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.access.principal import SYSTEM, Owner, Principal
+from trainhall.cluster.access.principal import Owner, Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.errors import NotFoundError
@@ -42,9 +42,7 @@ async def load_checkpoint(
     return row, owner
 
 
-async def load_locked(
-    session: AsyncSession, checkpoint_id: str, caller: Principal = SYSTEM
-) -> Checkpoint:
+async def load_locked(session: AsyncSession, checkpoint_id: str, caller: Principal) -> Checkpoint:
     """Load one that the caller may change, once locked: it, or its job, may be deleted right now.
 
     Raises:

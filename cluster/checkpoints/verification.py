@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.checkpoints.files import CheckpointFiles, is_seen
 from trainhall.cluster.checkpoints.lineage import STORE
@@ -136,7 +137,7 @@ class CheckpointVerification(Service):
         start from it again."""
         now = self._clock.now()
         async with self._db.transaction() as session:
-            row = await load_locked(session, checkpoint_id)
+            row = await load_locked(session, checkpoint_id, SYSTEM)
             if damage is not None:
                 await mark_corrupt(session, row, damage, now)
             elif row.state == "corrupt":

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.experiments.analysis.text import listing
 from trainhall.cluster.experiments.asha import RunKey
@@ -329,7 +330,9 @@ class ExperimentAdvancer(Service):
         reason = _reason(experiment, trial, command)
         hosts, has_effect = Allocation(), False
         try:
-            done = await give_command(session, trial.job_id, command, now=now, reason=reason)
+            done = await give_command(
+                session, trial.job_id, command, now=now, caller=SYSTEM, reason=reason
+            )
             hosts, has_effect = done.hosts, done.has_effect
         except (WrongStateError, NotFoundError):
             # It has ended, or a user was first; either way nothing is left to do.

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.limits import check_size, limits_for
-from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs.resizing import withdraw_unapplied
@@ -107,7 +107,7 @@ async def give_command(
     command: Command,
     *,
     now: datetime,
-    caller: Principal = SYSTEM,
+    caller: Principal,
     asked: Mapping[str, dict[str, Any]] = _NOTHING,
     reason: Reason | None = None,
 ) -> Commanded:

@@ -468,7 +468,7 @@ def _node_view(
         projects=projects,
         devices=devices.get(node.id, []),
         host=node.host_use,
-        refused_commands=refused_commands(node),
+        refused_commands=refused_commands(node, reader),
     )
 
 

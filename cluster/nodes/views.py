@@ -78,7 +78,8 @@ class Node(View):
     """Address at which other nodes reach it."""
     host: Host
     refused_commands: dict[NodeCommand, str]
-    """Commands that would have no effect now, each with the reason as a sentence."""
+    """Commands that would have no effect now, or that you may not give, each with the reason as a
+    sentence."""
 
 
 class NodePage(Page[Node]):

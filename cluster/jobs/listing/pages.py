@@ -10,7 +10,7 @@ from sqlalchemy import ColumnClause, ColumnElement, Select, Table, false, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.visitors import iterate
 
-from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.jobs.listing.conditions import conditions_of, matching, states_of
@@ -25,6 +25,8 @@ class PageRequest:
     """Page that is asked for; the parts that are given restrict each other."""
 
     limit: int
+    caller: Principal
+    """User who asks: only what they see is listed."""
     cursor: str | None = None
     states: Sequence[str] = ()
     """Any of these; all if there are none."""
@@ -33,8 +35,6 @@ class PageRequest:
     sort: str | None = None
     me: str | None = None
     """Name that `user:me` stands for in the query; None: it is not known."""
-    caller: Principal = SYSTEM
-    """User who asks, and sees nothing else."""
 
 
 async def read_page(

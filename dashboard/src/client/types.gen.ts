@@ -4210,7 +4210,8 @@ export type Node = {
     /**
      * Refused Commands
      *
-     * Commands that would have no effect now, each with the reason as a sentence.
+     * Commands that would have no effect now, or that you may not give, each with the reason as a
+     * sentence.
      */
     refused_commands: {
         [key in NodeCommand]?: string;

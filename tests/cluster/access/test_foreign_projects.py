@@ -18,6 +18,7 @@ from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.ledger.views import Account
 from trainhall.cluster.lifecycle.creation import RequestKey
 from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB
+from trainhall.cluster.nodes.commands import NodeCommand
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.what_if.change import Change
 from trainhall.db.accounts import Project
@@ -74,6 +75,14 @@ async def test_experiments_of_other_projects_are_not_found(shared: SimulatedClus
         await foreign.create(spec)
     with pytest.raises(InvalidValueError, match="there is no project 'vision'; known: speech"):
         await foreign.plan(spec)
+
+
+async def test_nodes_are_commanded_by_admins(shared: SimulatedCluster) -> None:
+    node = await shared.add_node("alpha")
+    nodes = shared.coordinator.nodes
+    assert set((await nodes.limited_to(ADMIN).get(node.node_id)).refused_commands) == {"undrain"}
+    refused = (await nodes.limited_to(MARIA).get(node.node_id)).refused_commands
+    assert refused == dict.fromkeys(NodeCommand, "It takes an admin.")
 
 
 async def test_used_keys_name_no_foreign_job(shared: SimulatedCluster) -> None:

@@ -12,6 +12,7 @@ from support.cluster.simulated import SimulatedCluster, failure, stalled
 from support.database import on_sqlite
 from support.receiver import Receiver, mail_server, receiver
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.alerts.service import Scope
 from trainhall.cluster.errors import ConflictError, NotFoundError
 from trainhall.cluster.lifecycle.alerts import Condition
@@ -327,7 +328,7 @@ async def test_browsers_follow_numbered_notifications(cluster: SimulatedCluster)
     for _ in range(2):
         await cluster.coordinator.alerts.test(alert.id)
         await deliver(cluster)
-    follow = feed.follow(0)
+    follow = feed.follow(0, SYSTEM)
     found = [await anext(follow), await anext(follow)]
     assert [each.sequence for each in found] == [1, 2]
     assert (found[0].title, found[0].alert_name, found[0].path) == ("Test alert", "a", "/alerts")

@@ -11,6 +11,7 @@ from support.cluster.simulated import SimulatedCluster, failure
 from support.storage.finished_jobs import add_finished_jobs
 from support.storage.frames import frame, table
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.alerts.service import Definition
 from trainhall.cluster.alerts.targets import Target, TargetKind
 from trainhall.cluster.ledger.service import LedgerQuery
@@ -128,7 +129,7 @@ async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
     await coordinator.alerts.list()
     await coordinator.alerts.deliveries(jobs["alert"], limit=20)
     newest = await coordinator.alert_feed.newest()
-    follow = coordinator.alert_feed.follow(newest - 1)
+    follow = coordinator.alert_feed.follow(newest - 1, SYSTEM)
     assert (await anext(follow)).condition == "job.waiting"
     await follow.aclose()
     page = await coordinator.jobs.list(limit=20)

@@ -149,7 +149,7 @@ async def test_order_of_submission_uses_an_index(
             await session.execute(text("SET LOCAL enable_seqscan = off"))
             await session.execute(text("SET LOCAL enable_bitmapscan = off"))
             await session.execute(text("SET LOCAL enable_sort = off"))
-        request = PageRequest(limit=10, **asked)
+        request = PageRequest(limit=10, caller=SYSTEM, **asked)
         order = await order_of(session, SYSTEM, request.sort, START)
         page = await page_statement(session, request, order, START)
         prefix = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
