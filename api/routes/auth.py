@@ -1,5 +1,6 @@
 """/auth: log in and out, and a user's own API tokens and sessions."""
 
+from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
@@ -195,13 +196,18 @@ async def create_token(
     as the token is not narrowed. Tokens of a service account are made by the maintainers of its
     project, and by admins."""
     wanted = await read_json(request, NewToken)
-    if wanted.expires_at is not None and wanted.expires_at <= services.unlimited.clock.now():
-        raise invalid("expires_at", wanted.expires_at.isoformat(), "must be in the future")
+    now, end = services.unlimited.clock.now(), wanted.expires_at
+    if wanted.expires_in is not None:
+        if end is not None:
+            raise invalid("expires_in", wanted.expires_in, "excludes expires_at; give one of them")
+        end = now + timedelta(seconds=wanted.expires_in)
+    if end is not None and end <= now:
+        raise invalid("expires_at", end.isoformat(), "must be in the future")
     response.headers["Cache-Control"] = "no-store"
     return await services.accounts.create_token(
         principal,
         wanted.name,
-        wanted.expires_at,
+        end,
         Reach(wanted.project, wanted.role, [*wanted.scopes] if wanted.scopes else None),
         wanted.user,
     )

@@ -10,6 +10,7 @@ from trainhall.cluster.access.roles import Role
 from trainhall.cluster.accounts.lookup import MAX_CODE
 from trainhall.cluster.accounts.names import MAX_NAME
 from trainhall.cluster.accounts.passwords import MAX_PASSWORD, MIN_PASSWORD
+from trainhall.cluster.accounts.secrets import MAX_TOKEN_SECONDS
 from trainhall.cluster.accounts.service import CODE_SECONDS
 from trainhall.training.spec.base import one_line
 
@@ -55,7 +56,10 @@ class NewToken(Body):
     name: Name
     """For people; unique among the user's tokens."""
     expires_at: Annotated[AwareDatetime, BeforeValidator(_text)] | None = None
-    """When it ends; left out or null: in 90 days."""
+    """When it ends; left out or null: in 90 days, or `expires_in`."""
+    expires_in: Annotated[float, Field(strict=True, gt=0, le=MAX_TOKEN_SECONDS)] | None = None
+    """In how many seconds it ends, by the coordinator's clock: callers with a wrong one had another
+    end in mind."""
     project: KnownName | None = None
     """The only project that it reaches; left out or null: all of its user's."""
     role: Role | None = None

@@ -95,7 +95,9 @@ class Principal:
             ForbiddenError: they are none, or use a narrowed token.
         """
         if not self.is_admin:
-            remedy = "your token may do less than you" if self.is_narrowed else "admins can make you one"
+            remedy = (
+                "your token may do less than you" if self.is_narrowed else "admins can make you one"
+            )
             raise ForbiddenError(f"to {purpose} takes an admin; {remedy}")
 
     def check_manages(self, project: str, purpose: str) -> None:

@@ -5,6 +5,8 @@ import re
 import zlib
 
 TOKEN_PREFIX = "th_"
+MAX_TOKEN_SECONDS = 100 * 365 * 86_400
+"""Longest life that a token is given in seconds."""
 _TOKEN = re.compile(r"th_(?P<secret>[A-Za-z0-9_-]{43})(?P<checksum>[0-9a-f]{8})", re.ASCII)
 
 

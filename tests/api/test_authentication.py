@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,35 @@ async def test_link_logs_a_browser_in(anyone: httpx.AsyncClient, closed: FastAPI
     assert (await anyone.post("/api/v1/auth/logout")).status_code == 204
     assert not anyone.cookies
     assert (await anyone.get("/api/v1/auth/me")).status_code == 401
+
+
+async def test_cookie_needs_no_clock_of_the_browser(
+    anyone: httpx.AsyncClient, closed: FastAPI
+) -> None:
+    """An end as a date would be another one for a browser whose clock is wrong."""
+    cookie = (await log_in(anyone, closed)).headers["Set-Cookie"].lower()
+    assert "max-age=2592000" in cookie
+    assert "expires=" not in cookie
+
+
+async def test_life_of_a_token_is_by_the_coordinators_clock(
+    anyone: httpx.AsyncClient, closed: FastAPI
+) -> None:
+    headers = bearer_of(closed)
+    before = datetime.now(UTC)
+
+    async def make(**body: object) -> httpx.Response:
+        return await anyone.post("/api/v1/auth/tokens", json=body, headers=headers)
+
+    made = await make(name="ci", expires_in=3600)
+    end = datetime.fromisoformat(made.json()["expires_at"])
+    assert timedelta(hours=1) <= end - before + timedelta(milliseconds=1)
+    assert end - datetime.now(UTC) <= timedelta(hours=1)
+    both = await make(name="both", expires_in=60, expires_at="2100-01-01T00:00:00Z")
+    assert both.status_code == 422
+    assert "expires_in" in both.text
+    for wrong in (0, -1, 1e12, "60", True):
+        assert (await make(name="wrong", expires_in=wrong)).status_code == 422
 
 
 async def test_ended_session_is_void_in_the_browser(

@@ -4014,9 +4014,16 @@ export type NewToken = {
     /**
      * Expires At
      *
-     * When it ends; left out or null: in 90 days.
+     * When it ends; left out or null: in 90 days, or `expires_in`.
      */
     expires_at?: string | null;
+    /**
+     * Expires In
+     *
+     * In how many seconds it ends, by the coordinator's clock: callers with a wrong one had another
+     * end in mind.
+     */
+    expires_in?: number | null;
     /**
      * Project
      *

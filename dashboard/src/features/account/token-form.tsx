@@ -8,7 +8,7 @@ import { ProjectSelect } from "@/shared/dialogs/project-select";
 import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { useTokenCommands } from "./api";
 
-const DAY_MS = 86_400_000;
+const DAY_SECONDS = 86_400;
 const LIVES = [7, 30, 90, 365];
 const METRICS = "metrics";
 
@@ -25,7 +25,6 @@ export function TokenForm({ onClose, onCreated }: Props) {
   const [reach, setReach] = useState("");
   const [project, setProject] = useState("");
   const [days, setDays] = useState("90");
-  const [now] = useState(Date.now);
   const name = text.trim();
   const own = projects.find((each) => each.name === project)?.role;
   const roles = own === undefined ? ROLES : rolesUpTo(own);
@@ -33,7 +32,7 @@ export function TokenForm({ onClose, onCreated }: Props) {
   const onlyMetrics = reach === METRICS;
   const body: CreateTokenData["body"] = {
     name,
-    expires_at: new Date(now + Number(days) * DAY_MS).toISOString(),
+    expires_in: Number(days) * DAY_SECONDS,
     ...(onlyMetrics ? { scopes: [METRICS] } : {}),
     ...(project === "" || onlyMetrics ? {} : { project }),
     ...(role === undefined ? {} : { role }),
