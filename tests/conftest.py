@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import psycopg
 import pytest
@@ -35,6 +36,7 @@ from support.database import (
     open_database,
 )
 from support.holds import Gate
+from support.waiting import PATIENCE
 from typer.main import get_command
 
 from trainhall.db.database import Database
@@ -66,6 +68,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so, and every process below would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# A busy machine may take longer than the 5 s that requests wait unless they name another time.
+for _kind in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _kind, PATIENCE)
 
 # A runner would build all commands of the CLI for each that a test invokes.
 typer.testing._get_command = functools.cache(get_command)

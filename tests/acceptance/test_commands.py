@@ -183,8 +183,9 @@ def test_failing_script_reports_its_error(shared_cluster: Cluster, tmp_path: Pat
 
 def test_waiting_job_shows_reason_and_runs_later(shared_cluster: Cluster) -> None:
     cluster = shared_cluster
-    first = cluster.submit({**digits_job(steps=100000), "name": "holder"})
-    cluster.wait_for_step(first, 1)
+    sleeping = {"name": "synthetic", "params": {"step_seconds": 600}}
+    first = cluster.submit({**digits_job(), "name": "holder", "task": sleeping})
+    cluster.wait_for(first, "running")
     second = cluster.submit({**digits_job(steps=20), "name": "waiter"})
     waiting = eventually("the reason", lambda: (j := cluster.job(second))["reason"] and j)
     assert waiting["state"] == "queued"

@@ -207,5 +207,5 @@ def test_the_warm_parent_may_die_too(cluster: Cluster, gate: Gate) -> None:
     done = cluster.wait_for(job, "completed")
     assert done["attempt"] == 1
     assert not any(psutil.pid_exists(pid) for pid in ranks)
-    again = cluster.submit(stepping_job(gate))
+    again = cluster.submit({**stepping_job(gate), "training": {"steps": 5}})
     cluster.wait_for(again, "completed")

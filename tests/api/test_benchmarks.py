@@ -1,12 +1,8 @@
 """The coordinator's benchmarks speak its protocol: run short, they measure."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from support.forking import forks
 
-ROOT = Path(__file__).parents[2]
 SHORT = {
     "ingest": ["--seconds", "0.1", "--rounds", "1", "--connections", "2"],
     "viewers": ["--viewers", "2", "--frames", "5", "--seconds", "1", "--rounds", "1"],
@@ -16,7 +12,7 @@ SHORT = {
 @pytest.mark.processes
 @pytest.mark.parametrize("name", SHORT)
 def test_benchmark_of_the_coordinator_measures(name: str) -> None:
-    command = [sys.executable, "-m", f"benchmarks.coordinator.{name}", *SHORT[name]]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    # What it starts is executed.
+    done = forks.run(f"benchmarks.coordinator.{name}:main", SHORT[name])
     assert done.returncode == 0, done.stderr
     assert "(goal " in done.stdout

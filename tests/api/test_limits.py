@@ -168,7 +168,7 @@ async def test_slow_uploads_reserve_only_what_came(make_app: Callable[..., FastA
         attackers = [await slow_upload(url) for _ in range(128)]
         store = app.state.coordinator.code
         await until("all to have begun", lambda: store._arriving.bytes == 128)
-        async with httpx.AsyncClient(timeout=30) as client:
+        async with httpx.AsyncClient() as client:
             reply = await client.put(f"{url}{API}/training/code/{sha256}", content=data)
         assert reply.status_code == 201, reply.text
         for writer in attackers:

@@ -5,13 +5,12 @@ import re
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 from support.cluster.coordinator_process import coordinator, url_of
+from support.forking import forks
 from support.nodes.certificates import Authority
 from support.waiting import PATIENCE
 from websockets.sync.client import connect
@@ -151,14 +150,13 @@ def test_the_app_is_served_by_uvicorn_too(tmp_path: Path) -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", "api.main:app", "--fd", str(listener.fileno())],
-            cwd=root, pass_fds=[listener.fileno()], stderr=subprocess.PIPE,
-            env={**os.environ, "TRAINHALL_DATA_DIR": str(tmp_path)},
-        )  # fmt: skip
+        env = {**os.environ, "TRAINHALL_DATA_DIR": str(tmp_path)}
+        process = forks.fork(
+            "uvicorn:main", ["api.main:app", "--fd", "0"], files=[listener, 2, 2], env=env, cwd=root
+        )
         try:
             # The socket listens already, so the request waits until it is served.
-            assert httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=30).status_code == 200
+            assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
         finally:
             process.terminate()
-            process.communicate(timeout=PATIENCE)
+            process.wait(PATIENCE)

@@ -76,7 +76,7 @@ def batch(sequence: int, steps: range) -> bytes:
 
 
 async def test_job_from_its_submission_to_its_curves(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:
             await agent.send(report())
@@ -175,7 +175,7 @@ async def test_shipped_items_carry_node_and_generation(
             return real(self, *given)
 
         monkeypatch.setattr(owner, name, noting)
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:
             await agent.send(report())
@@ -205,7 +205,7 @@ async def test_shipped_items_carry_node_and_generation(
 
 
 async def test_small_pieces_share_a_message(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:
             await agent.send(report())
@@ -316,7 +316,7 @@ async def upload(
 async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
     """Any host with a join token could forge metrics, and plant checkpoints."""
     sha256, code = archive(train="print(1)")
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         (await client.put(f"{API}/training/code/{sha256}", content=code)).raise_for_status()
         _, holder = await joined(client)
         node_id, stranger = await joined(client, "stranger")
@@ -369,7 +369,7 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
 
 
 async def test_node_gets_tokens_for_its_attempts_alone(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         _, holder = await joined(client)
         _, stranger = await joined(client, "stranger")
         async with connect(socket_url(url), additional_headers=holder) as agent:
@@ -389,7 +389,7 @@ async def test_node_gets_tokens_for_its_attempts_alone(url: str) -> None:
 
 
 async def test_refused_credentials_of_agents_are_audited(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         wrong = {"Authorization": "Bearer canary"}
         for address in (socket_url(url), shipping_url(url)):
@@ -416,7 +416,7 @@ async def test_refused_credentials_of_agents_are_audited(url: str) -> None:
 
 
 async def test_stalled_viewer_is_dropped_without_blocking_others(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url) as client:
         _, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:
             await agent.send(report())

@@ -102,7 +102,7 @@ class Up:
     def get(self, path: str, **params: Any) -> Any:
         """What its API answers."""
         url = f"{self.url()}/api/v1{path}"
-        return httpx.get(url, params=params, headers=self.credential, timeout=30).json()
+        return httpx.get(url, params=params, headers=self.credential).json()
 
     def child(self, name: str) -> psutil.Process:
         """The `coordinator` or the `agent`: the one whose output its log is."""

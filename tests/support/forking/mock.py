@@ -1,4 +1,4 @@
-"""Mock mode in a fork, with minutes of history, which take a third of its time."""
+"""Mock mode with minutes of history, which take a third of its time; mostly in a fork."""
 
 import uvicorn
 
@@ -24,3 +24,7 @@ def with_uvicorn() -> None:
 def _shorten() -> None:
     for module in (coordinator, scenario):
         vars(module)["OPENING_SECONDS"] = HISTORY_SECONDS
+
+
+if __name__ == "__main__":
+    with_uvicorn()
