@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
-from support.holds import Gate
 
 pytestmark = pytest.mark.acceptance
 
@@ -21,11 +20,11 @@ def losses(cluster: Cluster, job: str) -> dict[int, float]:
     return dict(cluster.points(job, "loss"))
 
 
-def test_paused_ddp_job_resumes_under_fsdp(four_slots: Cluster, gate: Gate) -> None:
+def test_paused_ddp_job_resumes_under_fsdp(four_slots: Cluster) -> None:
     cluster = four_slots
     spec: dict[str, Any] = {
         "name": "moves",
-        "task": gate.task("digits"),
+        "task": {"name": "digits"},
         "resources": {"workers": 4},
         "training": {"steps": 100_000, "global_batch_size": 32, "seed": 7},
     }
@@ -51,7 +50,6 @@ def test_paused_ddp_job_resumes_under_fsdp(four_slots: Cluster, gate: Gate) -> N
     found = losses(cluster, moved)
     last = max(found)
     assert sorted(found) == list(range(1, last + 1)), "no step is missing, none came twice"
-    gate.open()
     untouched = cluster.submit({**spec, "training": {**spec["training"], "steps": last}})
     cluster.wait_for(untouched, "completed")
     expected = losses(cluster, untouched)

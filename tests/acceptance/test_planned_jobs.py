@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.acceptance
 
@@ -48,7 +48,7 @@ def test_auto_plan_survives_a_killed_agent(cluster: Cluster) -> None:
     cluster.agent.kill()
     cluster.agent.start()
     done = cluster.wait_for(job, "completed")
-    planner.wait(30)
+    planner.wait(PATIENCE)
     plan = done["plan"]
     assert done["attempt"] == 1
     assert done["spec"]["parallelism"]["strategy"] == "auto"

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 from support.cluster.agent_process import until
 from support.cluster.coordinator_process import coordinator, url_of
+from support.waiting import PATIENCE
 
 from trainhall.api import app as app_module
 from trainhall.api import startup
@@ -222,9 +223,9 @@ def test_processes(tmp_path: Path) -> None:
             assert waiting.stderr is not None
             assert "waiting_for_other_coordinator" in waiting.stderr.readline()
             waiting.send_signal(signal.SIGTERM)
-            assert waiting.wait(20) == 1, "it ends though nothing has freed the lock"
+            assert waiting.wait(PATIENCE) == 1, "it ends though nothing has freed the lock"
         os.kill(first.pid, signal.SIGKILL)
-        first.wait(10)
+        first.wait(PATIENCE)
         # The kernel has freed it: the next one waits for nothing.
         with coordinator(tmp_path, lock_seconds=0.0) as third:
             assert httpx.get(f"{url_of(third)}/readyz", trust_env=False).status_code == 200

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from support.ports import bound
+from support.waiting import PATIENCE
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
@@ -23,7 +24,7 @@ def test_roll_call_accepts_any_order() -> None:
         other.start()
     call_roll(store, 1, 3, timedelta(seconds=30))
     for other in others:
-        other.join(30)
+        other.join(PATIENCE)
         assert not other.is_alive()
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 from support.cluster.cluster import Cluster
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.acceptance
 
@@ -88,13 +88,13 @@ def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], s
         spec = {"name": "q", "task": {"name": "digits"}, "training": {"steps": 5}}
         assert cluster.wait_for(cluster.submit(spec), "completed")["step"] == 5
         agent.terminate()
-        assert agent.wait(30) == 0
+        assert agent.wait(PATIENCE) == 0
         # It joins once and is known again.
         agent = start_agent(2)
         (node,) = cluster.get("/cluster/nodes")["items"]
         assert node["name"] == socket.gethostname()
         agent.terminate()
-        assert agent.wait(30) == 0
+        assert agent.wait(PATIENCE) == 0
     finally:
         if agent is not None and agent.poll() is None:
             agent.kill()

@@ -14,7 +14,7 @@ import typer.core
 import typer.main
 from support.cluster.cluster import Cluster
 from support.holds import STEPS, Gate
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.cli.main import app
 
@@ -105,7 +105,7 @@ def test_unit_restart_keeps_ranks_running(tmp_path: Path, gate: Gate) -> None:
         ranks = [process.pid for process in cluster.rank_processes(job)]
         cluster.agent.signal(signal.SIGTERM)
         assert cluster.agent.process is not None
-        assert cluster.agent.process.wait(20) == 0
+        assert cluster.agent.process.wait(PATIENCE) == 0
         assert [process.pid for process in cluster.rank_processes(job)] == ranks
         # The file may lose the token once the agent has joined.
         del cluster.agent.env["TRAINHALL_JOIN_TOKEN"]

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from packaging.requirements import Requirement
 from support.cluster.web import bearer
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -173,7 +173,7 @@ def server(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[h
             yield client
     finally:
         process.terminate()
-        assert process.wait(20) == 0, log.read_text()
+        assert process.wait(PATIENCE) == 0, log.read_text()
 
 
 def test_a_coordinator_runs_from_the_wheel(server: httpx.Client) -> None:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from structlog.testing import capture_logs
 from support.cluster.web import bearer, served
 from support.login.pages import approve_by_code, page_of_commands
+from support.waiting import PATIENCE
 from typer.main import get_command
 
 from trainhall.api.app import create_app
@@ -95,7 +96,7 @@ def test_browser_on_this_host_logs_in(
     else:
         with pytest.raises(NotAllowedError, match="refused in the browser"):
             run("login", url)
-    opened[0].join(10)
+    opened[0].join(PATIENCE)
 
 
 @pytest.mark.parametrize("approves", [True, False])
@@ -110,7 +111,7 @@ def test_code_logs_in_from_any_host(
     else:
         with pytest.raises(NotAllowedError, match="refused in the browser"):
             run("login", "--code", url)
-    approver.join(10)
+    approver.join(PATIENCE)
 
 
 def test_foreign_pages_cannot_answer(

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from support.login.accounts import cheap_passwords
+from support.waiting import PATIENCE
 
 from trainhall.cluster.accounts import passwords as module
 from trainhall.cluster.accounts.passwords import AT_ONCE, OF_NO_USER, Passwords
@@ -68,7 +69,7 @@ async def test_two_are_hashed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 most = max(most, running)
                 if running == AT_ONCE:
                     both.set()
-            assert both.wait(10)
+            assert both.wait(PATIENCE)
             with lock:
                 running -= 1
             return password

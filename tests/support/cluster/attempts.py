@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from support.forking import forks
 from support.holds import with_tests
+from support.waiting import PATIENCE
 
 from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder, replace_json
@@ -163,7 +164,7 @@ class RankServer:
 
     def close(self) -> None:
         self._link.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=PATIENCE)
 
 
 @contextmanager

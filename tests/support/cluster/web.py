@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from trainhall.api.host.credentials import admin_token
 from trainhall.api.host.listening import listen
@@ -69,6 +69,6 @@ def served(
             yield url
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
         listener.close()
     assert not thread.is_alive(), "the server did not end"

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import flask
 import httpx
 from authlib.deprecate import AuthlibDeprecationWarning
+from support.waiting import PATIENCE
 from werkzeug.serving import BaseWSGIServer, make_server
 
 with warnings.catch_warnings():
@@ -83,7 +84,7 @@ def provider(*, token_life: timedelta = timedelta(hours=1)) -> Iterator[TestProv
         yield made
     finally:
         made.stop()
-        thread.join(10)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
