@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import Header, Path, Query, Request
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator
+from pydantic import AfterValidator
 
 from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
@@ -16,8 +16,6 @@ from trainhall.training.spec.base import one_line
 
 MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d.*([Zz]|[+-]\d\d:?\d\d)$", re.ASCII)
-_DECODED_ZONE = re.compile(r"\d:\d\d(:[\d.]+)? \d\d:?\d\d$", re.ASCII)
 _SHAPE = {"pattern": "^[0-9A-Za-z_-]{1,32}$"}
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most this many items per page.")]
@@ -40,21 +38,6 @@ IdempotencyKey = Annotated[
         "sent; with another body it is refused.",
     ),
 ]
-
-
-def _dated(value: object) -> object:
-    """Refuse numbers, which pydantic would take for seconds since 1970: the document has none. A
-    date or a time without a zone gets a remedy, too."""
-    if isinstance(value, str) and not _TIME.match(value):
-        # In a query, + stands for a space.
-        remedy = "; in a URL write + as %2B" if _DECODED_ZONE.search(value) else ""
-        raise ValueError(
-            f"must be a time with a zone in RFC 3339, such as 2026-01-31T12:00:00Z{remedy}"
-        )
-    return value
-
-
-Time = Annotated[AwareDatetime, BeforeValidator(_dated)]
 
 
 def parse_digits(text: str) -> int | None:

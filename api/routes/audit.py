@@ -7,8 +7,9 @@ from pydantic import AfterValidator
 
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations
-from trainhall.api.params import Cursor, Limit, Time, one_line_or_none
+from trainhall.api.params import Cursor, Limit, one_line_or_none
 from trainhall.api.problems import RefusalError
+from trainhall.api.schemas.times import Time
 from trainhall.cluster.accounts.audit import AuditPage
 
 router = Operations(prefix="/audit", tags=["accounts"])

@@ -12,7 +12,7 @@ from trainhall.api.bodies import read_json, unless_disconnected
 from trainhall.api.login.filters import OwnerFilterDep
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
-from trainhall.api.params import Cursor, Limit, NodeId, Time
+from trainhall.api.params import Cursor, Limit, NodeId
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.nodes import (
     Drain,
@@ -22,6 +22,7 @@ from trainhall.api.schemas.nodes import (
     NodeHistory,
     RegisteredNode,
 )
+from trainhall.api.schemas.times import Time
 from trainhall.api.schemas.what_if import Question
 from trainhall.cluster.nodes.views import DevicePage, Node, NodePage
 from trainhall.cluster.pagination import page_of

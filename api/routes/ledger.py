@@ -7,8 +7,9 @@ from fastapi import Query, Request, Response
 
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations
-from trainhall.api.params import Cursor, Limit, Time
+from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import invalid
+from trainhall.api.schemas.times import Time
 from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.ledger.views import Account, Ledger
 

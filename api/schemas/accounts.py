@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, StrictBool
+from pydantic import AfterValidator, Field, StrictBool
 
 from trainhall.api.schemas.base import Body, Name
+from trainhall.api.schemas.times import Time
 from trainhall.cluster.access.limits import ProjectLimits
 from trainhall.cluster.access.roles import Role
 from trainhall.cluster.accounts.lookup import MAX_CODE
@@ -13,14 +14,6 @@ from trainhall.cluster.accounts.passwords import MAX_PASSWORD, MIN_PASSWORD
 from trainhall.cluster.accounts.secrets import MAX_TOKEN_SECONDS
 from trainhall.cluster.accounts.service import CODE_SECONDS
 from trainhall.training.spec.base import one_line
-
-
-def _text(value: object) -> object:
-    """Refuse numbers, which would be taken for seconds since 1970: the document has none."""
-    if not isinstance(value, str):
-        raise ValueError("must be a time with a zone in RFC 3339, such as 2026-01-31T12:00:00Z")
-    return value
-
 
 AccountName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 """Name of a new user, group or project (`cluster.accounts.names`)."""
@@ -55,7 +48,7 @@ class NewToken(Body):
 
     name: Name
     """For people; unique among the user's tokens."""
-    expires_at: Annotated[AwareDatetime, BeforeValidator(_text)] | None = None
+    expires_at: Time | None = None
     """When it ends; left out or null: in 90 days, or `expires_in`."""
     expires_in: Annotated[float, Field(strict=True, gt=0, le=MAX_TOKEN_SECONDS)] | None = None
     """In how many seconds it ends, by the coordinator's clock: callers with a wrong one had another

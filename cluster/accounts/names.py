@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable
 from trainhall.cluster.errors import ConflictError, InvalidValueError
 
 MAX_NAME = 128
-_FORBIDDEN = frozenset("/\\:")
-"""A name is a segment of a path, and `group:NAME` is a member of a project."""
+_FORBIDDEN = frozenset("/\\:\N{REPLACEMENT CHARACTER}")
+"""A name is a segment of a path, and `group:NAME` is a member of a project; the last one stands for
+what could not be decoded."""
 RESERVED = frozenset({".", "..", "me", "another user"})
 
 

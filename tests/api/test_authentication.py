@@ -286,9 +286,11 @@ async def test_tokens_are_made_listed_and_revoked(
     path = f"/api/v1/auth/tokens/{made.json()['id']}"
     assert (await anyone.delete(path, headers=mine)).status_code == 204
     assert (await anyone.get("/api/v1/auth/tokens", headers=mine)).status_code == 401
-    past = {"name": "past", "expires_at": "2020-01-01T00:00:00Z"}
-    refused = await anyone.post("/api/v1/auth/tokens", json=past, headers=admin)
-    assert refused.status_code == 422
+    for end in ("2020-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", "yesterday", 4e9):
+        wished = {"name": "past", "expires_at": end}
+        refused = await anyone.post("/api/v1/auth/tokens", json=wished, headers=admin)
+        assert refused.status_code == 422, end
+        assert refused.json()["errors"][0]["field"] == "expires_at"
 
 
 async def test_open_coordinator_takes_requests_for_its_admins(

@@ -151,7 +151,7 @@ async def test_removed_rules_end_their_rights(database: Database) -> None:
     ("wished", "name"),
     [
         ("maria", "maria"), ("Otto", "Otto-3"), (" o\u202etto\n", "o tto"), ("", "user"),
-        ("\ud800\0", "?\N{REPLACEMENT CHARACTER}"), ("e\u0301", "\u00e9"), ("x" * 500, "x" * 96),
+        ("\ud800\0", "?"), ("e\u0301", "\u00e9"), ("x" * 500, "x" * 96),
         ("me", "me-2"), ("LAB\\maria", "LAB maria"), ("..", "..-2"),
     ],
 )  # fmt: skip
