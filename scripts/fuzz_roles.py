@@ -74,7 +74,10 @@ class Found:
         text = f"{answer.text} {dict(answer.headers)}"
         leaked = sorted(word for word in hidden if word in text and word not in said)
         if leaked:
-            self.wrong.append(f"{caller}: {asked}: shows {', '.join(leaked)}: {text[:300]}")
+            start = max(0, text.index(leaked[0]) - 150)
+            self.wrong.append(
+                f"{caller}: {asked}: shows {', '.join(leaked)}: {text[start : start + 300]}"
+            )
 
 
 class Projects:

@@ -68,10 +68,6 @@ def project_of(mark: str) -> str:
 
 
 def user_of(who: str) -> str:
-    """Return the name of a user. The stranger's has no mark: a refusal that the maintainers of the
-    other project read in their audit log has it."""
-    if who == "stranger":
-        return who
     return f"{ROLES[who][0]}-{who}" if who in ROLES else who
 
 
