@@ -109,6 +109,14 @@ class InlineDatabase(Database):
             await self._writer.dispose()
 
 
+class ApplicationDatabase(InlineDatabase):
+    """For an application, of which several tasks write: in turn, on Postgres, too."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._turn = asyncio.Lock()
+
+
 def make_emptying(url: str) -> None:
     """Let `empty_tables` have a procedure in a Postgres database that has the tables."""
     tables = "; ".join(f'DELETE FROM "{t.name}"' for t in reversed(Base.metadata.sorted_tables))
