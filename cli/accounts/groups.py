@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from trainhall.cli.accounts.members import add_named, change_members
 from trainhall.cli.accounts.names import print_named, segment
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
@@ -21,9 +22,7 @@ def add(name: Name, url: Url = DEFAULT_URL) -> None:
     Examples:
       trainhall groups add vision-lab
     """
-    with connect(url) as client:
-        made = client.request("POST", "/groups", json={"name": name})
-    out.notice(f"Added {out.one_line(made['name'])}.")
+    add_named("groups", name, url)
 
 
 @groups.command("list", hidden=True)
@@ -63,13 +62,8 @@ def members(
     Examples:
       trainhall groups members vision-lab --add maria --add otto
     """
-    path = f"/groups/{segment(name)}/members"
-    with connect(url) as client:
-        for user in add_users or ():
-            client.request("PUT", f"{path}/{segment(user)}")
-        for user in remove_users or ():
-            client.request("DELETE", f"{path}/{segment(user)}")
-        found = list(client.items(path))
+    added = [(user, None) for user in add_users or ()]
+    found = change_members("groups", name, url, add=added, remove=remove_users or ())
     columns = [
         out.Column("USER", lambda m: m["user"]),
         out.Column("FROM", lambda m: "OpenID provider" if m["by_provider"] else ""),

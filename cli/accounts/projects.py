@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trainhall.cli.accounts.members import add_named, change_members
 from trainhall.cli.accounts.names import print_named, segment
 from trainhall.cli.base import output as out
 from trainhall.cli.base.confirm import confirm_deletion
@@ -24,9 +25,7 @@ def add(name: Name, url: Url = DEFAULT_URL) -> None:
     Examples:
       trainhall projects add vision
     """
-    with connect(url) as client:
-        made = client.request("POST", "/projects", json={"name": name})
-    out.notice(f"Added {out.one_line(made['name'])}.")
+    add_named("projects", name, url)
 
 
 @projects.command("list", hidden=True)
@@ -71,14 +70,8 @@ def members(
       trainhall projects members vision --add maria=maintainer --add group:vision-lab=member
       trainhall projects members vision --remove maria
     """
-    path = f"/projects/{segment(name)}/members"
-    roles = [_role(text) for text in add_members or ()]
-    with connect(url) as client:
-        for member, role in roles:
-            client.request("PUT", f"{path}/{segment(member)}", json={"role": role})
-        for member in remove_members or ():
-            client.request("DELETE", f"{path}/{segment(member)}")
-        found = list(client.items(path))
+    added = [(member, {"role": role}) for member, role in map(_role, add_members or ())]
+    found = change_members("projects", name, url, add=added, remove=remove_members or ())
     columns = [
         out.Column("MEMBER", lambda m: m["member"]),
         out.Column("KIND", lambda m: m["kind"]),
@@ -103,7 +96,8 @@ def change(
     """Change the limits of a project.
 
     priority is the highest of a job, devices the most of one job; under the folders of paths lie
-    checkpoint.path, code, scripts, interpreters and data. Quotas limit what a project holds at once.
+    checkpoint.path, code, scripts, interpreters and data. Quotas limit what a project holds at
+    once.
 
     \b
     Examples:

@@ -106,7 +106,7 @@ def test_lab_is_set_up(cli: Cli, url: str) -> None:
         ("users rm nobody --yes", "no user 'nobody'"),
         ("groups members nolab --add maria", "no group 'nolab'"),
         ("projects members default --add maria=boss", "one of viewer, member, maintainer"),
-        ("projects members default --remove \u202e", r"no user '\\u202e'"),
+        ("projects members default --remove \u202e", r"no member '\\u202e'"),
         ("tokens create ci --expires 99999999d", "--expires is too long"),
         ("tokens create ci --project nowhere", "in a project 'nowhere'"),
         ("tokens rm ?", "'' is not a name"),
