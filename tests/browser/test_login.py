@@ -58,6 +58,23 @@ def test_link_opens_the_page_that_needed_it(
     assert "code" not in second.url
 
 
+def test_ended_session_leads_to_the_login_and_back(
+    context: BrowserContext, url: str, tmp_path: Path
+) -> None:
+    page = context.new_page()
+    page.goto(new_link(url, tmp_path))
+    expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    page.goto("/nodes?search=gpu")
+    expect(page.get_by_role("heading", name="Nodes", level=1)).to_be_visible()
+    sessions = f"{url}/api/v1/auth/sessions"
+    for session in httpx.get(sessions, headers=bearer(tmp_path)).json()["items"]:
+        httpx.delete(f"{sessions}/{session['id']}", headers=bearer(tmp_path)).raise_for_status()
+    page.get_by_label("Or paste the link here").fill(new_link(url, tmp_path))
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Nodes", level=1)).to_be_visible()
+    assert page.url == f"{url}/nodes?search=gpu"
+
+
 def test_user_logs_out_and_in_again(context: BrowserContext, url: str, tmp_path: Path) -> None:
     page = context.new_page()
     page.goto(new_link(url, tmp_path))

@@ -101,7 +101,12 @@ export function PasswordDialog({ user, onClose }: Props & { user: string }) {
           data-autofocus
         />
       ) : null}
-      <NewPassword label="New password" value={password} onChange={setPassword} />
+      <NewPassword
+        label="New password"
+        value={password}
+        onChange={setPassword}
+        data-autofocus={!isOwn}
+      />
     </RequestDialog>
   );
 }
@@ -111,6 +116,7 @@ interface NewPasswordProps {
   description?: string;
   value: string;
   onChange: (password: string) => void;
+  "data-autofocus"?: boolean;
 }
 
 function NewPassword({ onChange, ...input }: NewPasswordProps) {
