@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
 from support.cluster.web import bearer
+from support.forking import forks
 from support.waiting import eventually
 from websockets.sync.client import connect
 
@@ -42,11 +42,10 @@ def login_once(cluster: Cluster) -> Path:
     starting the real one costs more than each request does."""
     programs = cluster.folder / "programs"
     programs.mkdir()
-    real = str(Path(sys.executable).with_name("trainhall"))
     env = {**os.environ, "TRAINHALL_URL": cluster.url}
-    command = [real, "login", "--print-header"]
-    header = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
-    (programs / "header").write_text(header)
+    real = forks.run(forks.TRAINHALL, ["login", "--print-header"], env=env)
+    assert real.returncode == 0, real.stderr
+    (programs / "header").write_text(real.stdout)
     stub = programs / "trainhall"
     stub.write_text(f'#!/bin/sh\ntest "$*" = "login --print-header" && cat {programs}/header\n')
     stub.chmod(0o755)
