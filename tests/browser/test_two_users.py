@@ -92,12 +92,12 @@ class Someone:
         """The end of a command of this user, and what it wrote."""
         return forks.run(forks.TRAINHALL, command, env=self.env, cwd=self.home)
 
-    def get(self, path: str, **params: str | int) -> tuple[int, str]:
+    def get(self, path: str, **params: Any) -> tuple[int, str]:
         """Status and text of an answer to this user's browser."""
         answer = self.page.request.get(f"/api/v1{path}", params=params)
         return answer.status, answer.body().decode(errors="replace")
 
-    def read(self, path: str, **params: str | int) -> Any:
+    def read(self, path: str, **params: Any) -> Any:
         answer = self.page.request.get(f"/api/v1{path}", params=params)
         assert answer.ok, answer.text()
         return answer.json()
