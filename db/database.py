@@ -368,7 +368,15 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
-    # Here alone: Alembic's import is a tenth of a second that an up-to-date database saves.
-    from trainhall.db.migrations import runner
+    # Asked again, now that no other coordinator can do the same.
+    revision = _revision(connection)
+    # Imported here alone: a database that is up to date needs neither, and an empty one not Alembic,
+    # whose import is a tenth of a second and 10 MB.
+    if revision is None:
+        from trainhall.db.migrations import fresh
 
-    runner.upgrade(connection)
+        fresh.create(connection)
+    elif revision != HEAD:
+        from trainhall.db.migrations import runner
+
+        runner.upgrade(connection)

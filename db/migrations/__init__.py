@@ -1,4 +1,5 @@
-"""Alembic migrations, run at the start of every coordinator; imports the tables."""
+"""Alembic migrations, and what makes an empty database; run at the start of every coordinator.
+Imports the tables."""
 
 HEAD = "0007"
 """The newest revision: a database that has it needs no migration."""

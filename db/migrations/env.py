@@ -5,16 +5,8 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
-from trainhall.db.accounts import User
-from trainhall.db.alerts import Alert
-from trainhall.db.experiments import IdempotencyKey
-from trainhall.db.lease import CoordinatorLease
-from trainhall.db.ledger import LedgerEntry
-from trainhall.db.reports import Report
+from trainhall.db.migrations.fresh import METADATA
 from trainhall.db.types import UtcTime
-
-# Together they import the modules of all tables.
-TABLES = (User, Alert, IdempotencyKey, CoordinatorLease, LedgerEntry, Report)
 
 
 def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:
@@ -24,7 +16,7 @@ def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[Fals
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=TABLES[0].metadata,
+    target_metadata=METADATA,
     render_as_batch=True,
     compare_type=True,
     render_item=render,

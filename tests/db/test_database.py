@@ -45,19 +45,22 @@ async def add_job(database: Database, job_id: str = "a") -> None:
         session.add(progress)
 
 
-async def test_models_and_migrations_agree(database: Database) -> None:
+async def test_models_and_migrations_agree(empty_database_url: str) -> None:
     # Imported here: Alembic is a cost that no other test should pay.
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
     def differences(connection: Connection) -> Any:
+        runner.upgrade(connection)
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return compare_metadata(context, Base.metadata)
 
+    database = Database(empty_database_url)
     async with database.transaction() as session:
         connection = await session.connection()
         assert await connection.run_sync(differences) == []
+    await database.close()
     assert ScriptDirectory.from_config(runner.config()).get_current_head() == HEAD
 
 

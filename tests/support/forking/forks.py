@@ -70,6 +70,7 @@ PROGRAMS = (
     "trainhall.api.server",
     "trainhall.cluster.agent.daemon",
     "trainhall.cluster.agent.shim.main",
+    "trainhall.db.migrations.fresh",
     "trainhall.db.migrations.runner",
     "aiosqlite",
     "sqlalchemy.dialects.sqlite.aiosqlite",
