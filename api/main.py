@@ -4,6 +4,10 @@ from typing import Any
 
 import click
 
+from trainhall.api.host.garbage import collect_rarely
+
+collect_rarely()  # before the imports that make most of the objects
+
 from trainhall.api.app import create_app
 from trainhall.api.host.private_files import keep_private
 from trainhall.api.login.first_admin import print_login_link

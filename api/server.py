@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -25,6 +24,7 @@ from trainhall.api.host.bounded_websocket import BoundedWebSocket
 from trainhall.api.host.config_file import SettingsError
 from trainhall.api.host.connection_table import ConnectionLimits, ConnectionTable
 from trainhall.api.host.descriptors import raise_limit
+from trainhall.api.host.garbage import collect_rarely
 from trainhall.api.host.listening import ListenError, inherited, listen, url_of
 from trainhall.api.host.private_files import keep_private
 from trainhall.api.host.tls import CertificateError, ServedCertificate
@@ -47,8 +47,6 @@ GRACE_SECONDS = 3
 KEEP_ALIVE_SECONDS = 75
 PING_SECONDS = 20.0
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
-GC_THRESHOLD = 100_000
-"""So many new containers cause a search for garbage; 700 do with Python's own setting."""
 SWITCH_SECONDS = 0.0005
 """Time that a computing thread, as those that store and pack metrics, may keep the interpreter
 from the loop that serves everybody. The loop asks for it again after each statement: with
@@ -247,15 +245,6 @@ def _limited_handshakes(table: ConnectionTable) -> Iterator[None]:
         yield
     finally:
         del loop.create_server
-
-
-def collect_rarely() -> None:
-    """Search for garbage less often, and never among the objects of the start.
-
-    A large read makes 100,000 objects without a cycle, and took half of its time for searches.
-    """
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
 
 
 def _print_url(url: str) -> None:

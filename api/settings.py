@@ -35,6 +35,7 @@ from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import AlertOptions, ClusterOptions, Prices
 from trainhall.cluster.quotas import Quotas
+from trainhall.documented import Documented
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text with a unit: 90s, 10m, 2h."""
@@ -42,7 +43,7 @@ _PROJECTS = '{"vision": {"priority": 10, "paths": ["/data/vision"]}}'
 Price = Annotated[float | None, Field(ge=0, le=10**9)]
 
 
-class Settings(BaseSettings):
+class Settings(Documented, BaseSettings):
     """Start-up settings of a coordinator."""
 
     model_config = SettingsConfigDict(
@@ -50,7 +51,6 @@ class Settings(BaseSettings):
         env_ignore_empty=True,
         extra="ignore",
         populate_by_name=True,
-        use_attribute_docstrings=True,
         frozen=True,
         env_nested_delimiter="_",
         env_nested_max_split=1,

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -19,7 +21,6 @@ from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.store import CheckpointStore
-from trainhall.cluster.experiments.analyses import AnalysisService
 from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import RankEvents
@@ -50,6 +51,9 @@ from trainhall.monitoring import devices
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.live import Hub
 from trainhall.monitoring.packer import Packer
+
+if TYPE_CHECKING:
+    from trainhall.cluster.experiments.analyses import AnalysisService
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +90,6 @@ class Coordinator:
         self.projects = ProjectService(context, self.accounts, self.jobs)
         self.deleted_jobs = DeletedJobs(db, self.store.remove_job)
         self.experiments = ExperimentService(context, self.code)
-        self.analyses = AnalysisService(context)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue_history = QueueHistoryService(context)
         self.queue = QueueService(context, self.heartbeats, self.queue_history)
@@ -123,7 +126,16 @@ class Coordinator:
         notifier.notify_all_nodes = self.gateway.wake_all
         notifier.notify_node_removed = self.nodes.removed
         notifier.notify_viewers = self.hub.wake
+        self._context = context
         self._tasks = BackgroundTasks(on_fatal)
+
+    @cached_property
+    def analyses(self) -> "AnalysisService":
+        """Analyses and reports of experiments."""
+        # Few coordinators analyze soon after their start, and this is 40 modules.
+        from trainhall.cluster.experiments.analyses import AnalysisService
+
+        return AnalysisService(self._context)
 
     async def start(self) -> None:
         """Begin to reconcile and to listen. Every node gets a full grace period from here."""

@@ -13,11 +13,13 @@ import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
-
 from trainhall.cluster.api_paths import AGENT_PREFIX
+
+if TYPE_CHECKING:
+    import httpx
 
 CA_VARIABLE = "TRAINHALL_TLS_CA"
 CA_PATH = f"{AGENT_PREFIX}/ca"
@@ -78,6 +80,9 @@ def trust(context: ssl.SSLContext, anchor: Anchor) -> None:
 
 @functools.cache
 def _public() -> ssl.SSLContext:
+    # A coordinator verifies with its own certificate, and does without an HTTP client.
+    import httpx
+
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -131,6 +136,8 @@ def fetch_anchor(url: str, expected: str) -> Anchor:
         UntrustedError: neither its certificate nor its authority has.
         httpx.TransportError: it does not answer.
     """
+    import httpx  # as above
+
     anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anyone.check_hostname = False
     anyone.verify_mode = ssl.CERT_NONE
@@ -157,7 +164,7 @@ def fetch_anchor(url: str, expected: str) -> Anchor:
     )
 
 
-def _peer_certificate(answer: httpx.Response) -> bytes | None:
+def _peer_certificate(answer: "httpx.Response") -> bytes | None:
     stream = answer.extensions["network_stream"].get_extra_info("ssl_object")
     found: bytes | None = stream.getpeercert(True) if stream is not None else None
     return found

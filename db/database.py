@@ -370,7 +370,7 @@ def _revision(connection: Connection) -> str | None:
 def _upgrade(connection: Connection) -> None:
     # Asked again, now that no other coordinator can do the same.
     revision = _revision(connection)
-    # Imported here alone: a database that is up to date needs neither, and an empty one not Alembic,
+    # Imported here alone: a database that is up to date needs neither, and an empty one no Alembic,
     # whose import is a tenth of a second and 10 MB.
     if revision is None:
         from trainhall.db.migrations import fresh

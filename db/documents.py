@@ -14,12 +14,13 @@ from sqlalchemy import JSON, Dialect
 from sqlalchemy.types import TypeDecorator
 
 from trainhall.db.views import VALUE
+from trainhall.documented import Documented
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class RankPlacement:
+class RankPlacement(Documented):
     """Rank of an attempt and its device."""
 
     __pydantic_config__ = VALUE
@@ -31,7 +32,7 @@ class RankPlacement:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAllocation:
+class NodeAllocation(Documented):
     """Devices of one node that are granted to an attempt."""
 
     __pydantic_config__ = VALUE

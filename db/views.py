@@ -36,7 +36,7 @@ def _own_fields(
     return names, attrgetter(*names)
 
 
-VALUE = ConfigDict(use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
+VALUE = ConfigDict(json_schema_serialization_defaults_required=True)
 """`__pydantic_config__` of dataclasses that are parts of views."""
 
 

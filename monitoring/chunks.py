@@ -10,10 +10,7 @@ there is.
 
 from dataclasses import dataclass, fields
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trainhall.monitoring.codec import Floats, Ints
+from trainhall.arrays import Bools, Floats, Ints, np
 
 CHUNK = 1024
 STRIDE = 4
@@ -46,7 +43,7 @@ class Run:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def at(self, keep: slice | Ints | NDArray[np.bool_]) -> "Run":
+    def at(self, keep: slice | Ints | Bools) -> "Run":
         """Return the entries at these positions."""
         return Run(*(getattr(self, column.name)[keep] for column in fields(self)))
 

@@ -9,14 +9,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from trainhall.arrays import Floats, Ints, np
 from trainhall.monitoring.errors import DamagedFrameError
 from trainhall.training.link.frames import TABLE, U16, Frame, MetricTable, complete_frames
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MAX_NAME = 128
 MAX_STEP = 2**53

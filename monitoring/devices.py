@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.db.database import Database
 from trainhall.db.models import DeviceReading, Node
 from trainhall.db.views import VALUE, Time
+from trainhall.documented import Documented
 
 SECONDS = 30.0
 KEPT = timedelta(days=2)
@@ -36,7 +37,7 @@ class Use(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DevicePoint:
+class DevicePoint(Documented):
     """Use of a device in the interval up to `time`."""
 
     __pydantic_config__ = VALUE
@@ -52,7 +53,7 @@ class DevicePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceHistory:
+class DeviceHistory(Documented):
     """Use of one device of a node."""
 
     __pydantic_config__ = VALUE

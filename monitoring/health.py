@@ -12,6 +12,7 @@ from typing import Any
 
 from trainhall.db.documents import Allocation
 from trainhall.db.views import VALUE
+from trainhall.documented import Documented
 
 SLOWEST = "slowest_rank"
 RATIO = "slowest_rank_ratio"
@@ -20,7 +21,7 @@ SLOW = 1.25
 
 
 @dataclass(frozen=True)
-class Straggler:
+class Straggler(Documented):
     """Rank that holds up the others."""
 
     __pydantic_config__ = VALUE

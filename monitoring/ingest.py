@@ -9,10 +9,11 @@ import structlog
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.arrays import Floats, Ints
 from trainhall.db.database import Database
 from trainhall.db.models import JobProgress, Series
 from trainhall.monitoring.batcher import Batcher
-from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table
+from trainhall.monitoring.codec import DIGESTS, Table
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import orjson
 import structlog
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.arrays import Floats, Ints, np
 from trainhall.db.database import Database
 from trainhall.db.models import Event, JobProgress, LogChunk, MetricFrame
 from trainhall.db.sanitize import number_or_text
 from trainhall.db.views import rfc3339
-from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_frames
+from trainhall.monitoring.codec import DIGESTS, Table, decode_frames
 from trainhall.monitoring.prometheus import VIEWERS_DROPPED
 
 POLL_SECONDS = 2.0

@@ -14,6 +14,7 @@ from trainhall.db import cursors
 from trainhall.db.database import Database
 from trainhall.db.models import LogChunk
 from trainhall.db.views import VALUE, Time
+from trainhall.documented import Documented
 from trainhall.monitoring.errors import InvalidLogCursorError, LineNotFoundError
 from trainhall.monitoring.lines import plain_text, split_lines
 
@@ -23,7 +24,7 @@ SEARCH_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Documented):
     """Line that a rank wrote, or a piece of a very long one."""
 
     __pydantic_config__ = VALUE
@@ -41,7 +42,7 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LogPage:
+class LogPage(Documented):
     """Lines of a job's ranks."""
 
     __pydantic_config__ = VALUE

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Connection, select
 
+from trainhall.arrays import np
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, MetricChunk, MetricFrame, Series
 from trainhall.monitoring.chunks import CHUNK, LEVELS, STRIDE, Run, joined

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from sqlalchemy import Connection, and_, select
 
+from trainhall.arrays import Floats, Ints, np
 from trainhall.db.models import MetricChunk, MetricFrame, Series
 from trainhall.monitoring.chunks import Run
-from trainhall.monitoring.codec import Floats, Ints, decode_frames
+from trainhall.monitoring.codec import decode_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,10 @@ class Points:
     """Seconds since the epoch."""
     values: Floats
 
-
-NO_POINTS = Points(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    @classmethod
+    def empty(cls) -> "Points":
+        """Return no points."""
+        return cls(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
 def read_points(

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, case, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from trainhall.arrays import Bools, Floats, Ints, np
 from trainhall.db.ledger import LedgerEntry
 from trainhall.db.models import (
     Attempt,
@@ -28,7 +27,7 @@ from trainhall.db.models import (
     Writer,
 )
 from trainhall.db.sanitize import number_or_text
-from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_payload, frame_headers
+from trainhall.monitoring.codec import DIGESTS, Table, decode_payload, frame_headers
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.monitoring.lines import LOG_FULL, cut_lines, full_note, log_chunks
@@ -399,9 +398,7 @@ def _divided(
     ]
 
 
-def _only(
-    item: Metrics, skip: int, counts: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
-) -> tuple[bytes, list[Table]]:
+def _only(item: Metrics, skip: int, counts: Callable[[Ints], Bools]) -> tuple[bytes, list[Table]]:
     """Return an item's new frames with some of their steps alone."""
     payload, taken = b"", []
     for header, of_frame in zip(item.headers[skip:], item.tables[skip:], strict=True):
@@ -412,7 +409,7 @@ def _only(
     return payload, taken
 
 
-def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:
+def _rows(table: Table, wanted: Bools) -> Table:
     columns = {name: values[wanted] for name, values in table.columns.items()}
     return Table(table.rank, table.steps[wanted], table.times[wanted], columns)
 

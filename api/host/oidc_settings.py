@@ -7,15 +7,16 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trainhall.cluster.accounts.rules import Rule
+from trainhall.documented import Documented
 
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 MAX_SECRET = 4096
 
 
-class OidcSettings(BaseModel):
+class OidcSettings(Documented, BaseModel):
     """An OpenID provider, and what its groups may do."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     issuer: Text
     """The provider's issuer, such as `https://login.lab.example/realms/lab`."""

@@ -1,7 +1,7 @@
 """The coordinator's services as routes get them: limited to the caller of the request."""
 
 from functools import cached_property
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends
 
@@ -15,7 +15,6 @@ from trainhall.cluster.accounts.users import UserService
 from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.experiments.analyses import AnalysisService
 from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.gradients import GradientService
@@ -29,6 +28,9 @@ from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.what_if.service import WhatIfService
+
+if TYPE_CHECKING:
+    from trainhall.cluster.experiments.analyses import AnalysisService
 
 
 class LimitedServices:
@@ -51,7 +53,7 @@ class LimitedServices:
         return self.unlimited.alerts.limited_to(self.caller)
 
     @cached_property
-    def analyses(self) -> AnalysisService:
+    def analyses(self) -> "AnalysisService":
         return self.unlimited.analyses.limited_to(self.caller)
 
     @cached_property

@@ -27,8 +27,7 @@ from trainhall.api.params import (
 )
 from trainhall.api.problems import invalid
 from trainhall.cluster.experiments.analysis.views import Analysis
-from trainhall.cluster.experiments.report.formats import ReportFormat
-from trainhall.cluster.experiments.report.html import CONTENT_SECURITY_POLICY
+from trainhall.cluster.experiments.report.formats import CONTENT_SECURITY_POLICY, ReportFormat
 from trainhall.cluster.experiments.spec import parse_experiment
 from trainhall.cluster.experiments.views import (
     Experiment,

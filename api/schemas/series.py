@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 
+from trainhall.arrays import Floats, np
 from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.metrics import SeriesData
 
@@ -39,6 +39,6 @@ def _one(series: SeriesData) -> dict[str, Any]:
     return {"name": series.name, "rank": series.rank, "points": points}
 
 
-def _numbers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | str]:
+def _numbers(values: Floats) -> list[float | str]:
     numbers: list[float] = values.tolist()
     return [*numbers] if np.isfinite(values).all() else [number_or_text(n) for n in numbers]

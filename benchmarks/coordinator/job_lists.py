@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.cluster.simulated import SimulatedCluster
 from support.storage.finished_jobs import add_finished_jobs
 
-from trainhall.api.server import collect_rarely
+from trainhall.api.host.garbage import collect_rarely
 from trainhall.db.database import Database
 
 LIMIT_MS = 100.0

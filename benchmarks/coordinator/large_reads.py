@@ -21,7 +21,7 @@ from pathlib import Path
 import structlog
 
 from benchmarks.report import Figure, report
-from trainhall.api.server import collect_rarely
+from trainhall.api.host.garbage import collect_rarely
 from trainhall.db.database import Database
 from trainhall.db.models import Device, Job, JobProgress, Node
 

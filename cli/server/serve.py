@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trainhall.api.host.config_file import user_data_dir
+from trainhall.api.host.garbage import collect_rarely
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import (
     DatabaseUrl,
@@ -52,6 +53,7 @@ def server(
     _watch_parent(supervised)
     if mock:
         print("Starting a simulated cluster …", file=sys.stderr, flush=True)
+    collect_rarely()
     from trainhall.api.server import serve
 
     raise typer.Exit(

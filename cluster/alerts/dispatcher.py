@@ -4,6 +4,8 @@ import asyncio
 import functools
 import random
 from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import structlog
 from sqlalchemy import func, select, update
@@ -12,14 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.owners import owner_sees
 from trainhall.cluster.alerts.feed import BrowserFeed
-from trainhall.cluster.alerts.sending import GONE, Sender, SendError
-from trainhall.cluster.alerts.targets import TargetKind
+from trainhall.cluster.alerts.targets import GONE, SendError, TargetKind
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.lifecycle.alerts import DISABLED, new_delivery
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.waiting import wait_until_set
 from trainhall.db.alerts import Alert, AlertDelivery
 from trainhall.db.database import run_to_end
+
+if TYPE_CHECKING:
+    from trainhall.cluster.alerts.sending import Sender
 
 log = structlog.get_logger(__name__)
 
@@ -40,13 +44,11 @@ class Dispatcher(Service):
         self,
         context: ServiceContext,
         feed: BrowserFeed,
-        sender: Sender | None = None,
         chance: random.Random | None = None,
     ) -> None:
         super().__init__(context)
         self._settings = context.options.alerts
         self._feed = feed
-        self._sender = sender or Sender(self._settings)
         self._chance = chance or random.Random()
         self._wanted = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -55,6 +57,13 @@ class Dispatcher(Service):
         self._numbering = asyncio.Lock()
         """Held while a message to browsers takes the next number of their sequence."""
         self._is_stopping = False
+
+    @cached_property
+    def _sender(self) -> "Sender":
+        # Where all alerts go to browsers, an HTTP client is not needed.
+        from trainhall.cluster.alerts.sending import Sender
+
+        return Sender(self._settings)
 
     def wake(self) -> None:
         self._wanted.set()

@@ -20,7 +20,7 @@ from trainhall.db.alerts import Alert, AlertFiring
 from trainhall.db.database import run_to_end
 from trainhall.db.events import record_event
 from trainhall.db.models import Event, Job
-from trainhall.monitoring.points import NO_POINTS, read_points
+from trainhall.monitoring.points import Points, read_points
 from trainhall.monitoring.store import LOSS
 from trainhall.training.common.units import figure
 
@@ -161,7 +161,7 @@ class AlertMonitor(Service):
 
 def _replayed(connection: Connection, job_id: str, attempt: int) -> LossWatch:
     points = read_points(connection, job_id, attempt, [LOSS])
-    return replay(job_id, attempt, points.get((LOSS, False), NO_POINTS))
+    return replay(job_id, attempt, points.get((LOSS, False), Points.empty()))
 
 
 def _loss_text(finding: LossFinding) -> str:

@@ -10,7 +10,6 @@ from urllib.parse import unquote, urlsplit
 import httpcore
 
 from trainhall import __version__
-from trainhall.cluster.alerts.addresses import PublicNetwork
 from trainhall.cluster.alerts.messages import (
     mail_of,
     message_id,
@@ -18,36 +17,24 @@ from trainhall.cluster.alerts.messages import (
     webhook_body,
     webhook_headers,
 )
-from trainhall.cluster.alerts.targets import TargetKind, mail_address
+from trainhall.cluster.alerts.public_network import PublicNetwork
+from trainhall.cluster.alerts.targets import SendError, TargetKind, mail_address
 from trainhall.cluster.options import AlertOptions
 from trainhall.cluster.tls import tls_context
 from trainhall.db.alerts import Alert, AlertDelivery
 
 SECONDS = 10.0
 """Time for a target to accept a message."""
-GONE = 410
 _ANSWER_BYTES = 300
 _SMTP_PORT, _SMTPS_PORT = 587, 465
 
 
-class SendError(Exception):
-    """A target did not accept a message."""
-
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class Sender:
-    """Sends messages to webhooks, Slack and mail addresses.
+    """Sends messages to webhooks, Slack and mail addresses."""
 
-    Args:
-        network: makes the connections of HTTP.
-    """
-
-    def __init__(self, options: AlertOptions, network: PublicNetwork | None = None) -> None:
+    def __init__(self, options: AlertOptions) -> None:
         self._options = options
-        self._network = network or PublicNetwork(private_too=options.private_targets)
+        self._network = PublicNetwork(private_too=options.private_targets)
 
     async def send(self, alert: Alert, delivery: AlertDelivery, now: datetime) -> int | None:
         """Send a message, and return the HTTP status, if there is one.

@@ -13,6 +13,8 @@ from trainhall.cluster.options import AlertOptions
 from trainhall.cluster.ports import Ids
 
 MAX_URL = 2048
+GONE = 410
+"""HTTP status of a target that wants no more messages."""
 _SECRET_PREFIX = "whsec_"
 _MAIL = re.compile(r"[^@\s<>()\[\],;:\"\\]{1,64}@[A-Za-z0-9.-]{1,190}", re.ASCII)
 _FIELD = "target.url"
@@ -30,6 +32,14 @@ class Target:
     kind: TargetKind
     url: str | None = None
     """`http(s)://…` of a webhook or of Slack, `mailto:…`; None: of browsers."""
+
+
+class SendError(Exception):
+    """A target did not accept a message."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def check_target(target: Target, options: AlertOptions) -> None:

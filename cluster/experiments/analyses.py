@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
-import numpy as np
-from numpy.typing import NDArray
-
+from trainhall.arrays import Floats, Ints
 from trainhall.cluster.access.visibility import check_experiment
 from trainhall.cluster.experiments.analysis.analyze import analyze
 from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
@@ -77,7 +75,7 @@ def _csv(loaded: LoadedExperiment) -> str:
     return to_csv(spec["space"], with_derived(spec["job"], rows), BENCHMARK_FIGURES)
 
 
-def _ped_anova(axes: Sequence[Axis], ranks: NDArray[np.int64], top: float) -> NDArray[np.float64]:
+def _ped_anova(axes: Sequence[Axis], ranks: Ints, top: float) -> Floats:
     # Imported here for the sake of the coordinator's start: Optuna takes half a second.
     from trainhall.cluster.experiments.analysis import ped_anova
 

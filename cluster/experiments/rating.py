@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.arrays import np
 from trainhall.cluster.experiments.analysis.figures import after_warmup
 from trainhall.cluster.experiments.means import mean_at_rung, mean_of_repeats
 from trainhall.cluster.experiments.spec import rungs_of

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainhall.db.views import VALUE, MetricValue
+from trainhall.documented import Documented
 from trainhall.training.spec.recovery import MetricMode, implied_mode
 
 _VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class MainMetric:
+class MainMetric(Documented):
     """Metric that rates the result of a job."""
 
     __pydantic_config__ = VALUE

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -19,15 +18,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from trainhall.arrays import Ints, np
 from trainhall.cluster.ledger.spans import Reading, Span, energy_of, held_seconds, spans_of
 from trainhall.cluster.ledger.split import Split, Steps, split
 from trainhall.cluster.service import Service
 from trainhall.db.database import Database
 from trainhall.db.ledger import DIVIDED, LedgerEntry
 from trainhall.db.models import Attempt, DeviceReading, Job
-from trainhall.monitoring.codec import Ints
 from trainhall.monitoring.devices import SECONDS
-from trainhall.monitoring.points import NO_POINTS, read_points
+from trainhall.monitoring.points import Points, read_points
 
 LAG = timedelta(seconds=10)
 """Age from which time is counted: younger device readings may not be stored yet."""
@@ -262,13 +261,13 @@ def _redone() -> Select[Any]:
 def _split(connection: Connection, row: Any) -> Split | None:
     """Return the parts of what an attempt held; None: they are not measured."""
     points = read_points(connection, row.job_id, row.attempt, (_STEP, _DATA))
-    superseded = points.get((_STEP, True), NO_POINTS)
-    seconds = points.get((_STEP, False), NO_POINTS)
+    superseded = points.get((_STEP, True), Points.empty())
+    seconds = points.get((_STEP, False), Points.empty())
     steps = np.concatenate([seconds.steps, superseded.steps])
     # Tasks report every step; a script may take some that nobody hears of.
     if row.task is None and row.running_at is not None and not _consecutive(steps):
         return None
-    data = points.get((_DATA, False)) if len(steps) else NO_POINTS
+    data = points.get((_DATA, False)) if len(steps) else Points.empty()
     redone_from = connection.scalar(
         select(func.min(Attempt.first_step)).where(
             Attempt.job_id == row.job_id, Attempt.number > row.attempt

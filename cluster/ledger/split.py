@@ -1,14 +1,11 @@
 """The division of an attempt's device-seconds into what was useful and what was lost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from trainhall.arrays import Bools, Floats, np
 from trainhall.cluster.ledger.spans import Span
-from trainhall.monitoring.codec import Floats
-from trainhall.monitoring.points import NO_POINTS, Points
+from trainhall.monitoring.points import Points
 
 _EVER = 2**62
 _ALMOST_ALL = 0.9
@@ -35,7 +32,7 @@ class Steps:
     seconds: Points
     data_seconds: Points | None = None
     """None: not measured. Of fewer steps than `seconds` they are no measure of all."""
-    superseded: Points = NO_POINTS
+    superseded: Points = field(default_factory=Points.empty)
     """Seconds of steps that ranks took although others had replaced them."""
 
 
@@ -73,11 +70,11 @@ def split(
     )
 
 
-def _counted(points: Points, before: int) -> NDArray[np.bool_]:
+def _counted(points: Points, before: int) -> Bools:
     """Return which points are of steps that nothing later took again."""
     steps = np.append(points.steps, before)
     following = np.minimum.accumulate(steps[::-1])[::-1]
-    counts: NDArray[np.bool_] = points.steps < following[1:]
+    counts: Bools = points.steps < following[1:]
     return counts
 
 

@@ -16,7 +16,9 @@ from pydantic_core import CoreSchema
 
 
 class Documented:
-    """Mixed into models, of a module's top level, whose fields have docstrings."""
+    """Mixed into models and dataclasses, of a module's top level, whose fields have docstrings."""
+
+    __slots__ = ()
 
     @classmethod
     def __get_pydantic_json_schema__(

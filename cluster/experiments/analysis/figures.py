@@ -7,8 +7,7 @@ is taken from the system. Figures leave them out.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from trainhall.arrays import Bools, Floats, Ints, np
 
 SPEEDS = ("samples_per_second", "step_seconds")
 SERIES = (
@@ -49,15 +48,13 @@ class Distribution:
     mean: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> "Distribution":
+    def of(cls, values: Floats) -> "Distribution":
         """Return the distribution of finite values, of which there is at least one."""
         median, p95 = np.quantile(values, (0.5, 0.95))
         return cls(float(median), float(p95), float(values.mean()))
 
 
-def after_warmup(
-    steps: NDArray[np.int64], starts: Iterable[int | None], warmup: int
-) -> NDArray[np.bool_]:
+def after_warmup(steps: Ints, starts: Iterable[int | None], warmup: int) -> Bools:
     """Return which steps are after the warm-up.
 
     Args:
@@ -71,7 +68,7 @@ def after_warmup(
     return kept
 
 
-def distributions(series: Mapping[str, NDArray[np.float64]]) -> dict[str, Distribution]:
+def distributions(series: Mapping[str, Floats]) -> dict[str, Distribution]:
     """Return the distributions of a run's series, and of the time of all communication in a step.
 
     Args:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from trainhall.arrays import Floats, Ints, RandomGenerator, np
 from trainhall.cluster.experiments.analysis.intervals import Interval
 from trainhall.cluster.experiments.analysis.rows import TrialRow
 from trainhall.cluster.experiments.analysis.text import count, is_number
@@ -72,7 +70,7 @@ class Importances:
     """Reason why there are none, or what is left out; else empty."""
 
 
-Evaluate = Callable[[Sequence[Axis], NDArray[np.int64], float], NDArray[np.float64]]
+Evaluate = Callable[[Sequence[Axis], Ints, float], Floats]
 """Return the importance of each axis, by the ranks of the trials (0: best) and the share of trials
 that count as good."""
 
@@ -117,14 +115,14 @@ def importances(
     return Importances(tuple(sorted(fields, key=lambda f: -f.share)), note)
 
 
-def _separates(ranks: NDArray[np.int64], top: float) -> bool:
+def _separates(ranks: Ints, top: float) -> bool:
     """Return whether the good trials, and those as good as them, are not nearly all."""
     cutoff = np.sort(ranks)[math.ceil(top * len(ranks)) - 1]
     return bool((ranks > cutoff).sum() >= 2)
 
 
 def _most_important(
-    axes: list[Axis], ranks: NDArray[np.int64], top: float, evaluate: Evaluate
+    axes: list[Axis], ranks: Ints, top: float, evaluate: Evaluate
 ) -> tuple[list[Axis], str]:
     if len(axes) <= MAX_FIELDS:
         return axes, ""
@@ -136,12 +134,12 @@ def _most_important(
 
 def _resampled(
     axes: Sequence[Axis],
-    ranks: NDArray[np.int64],
+    ranks: Ints,
     top: float,
     evaluate: Evaluate,
-    random: np.random.Generator,
+    random: RandomGenerator,
     repetitions: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     rows = []
     for _ in range(repetitions):
         drawn = np.sort(random.integers(0, len(ranks), len(ranks)))
@@ -154,7 +152,7 @@ def _resampled(
     return np.array(rows)
 
 
-def _shares(found: NDArray[np.float64]) -> list[float]:
+def _shares(found: Floats) -> list[float]:
     total = float(found.sum())
     return [float(value) / total if total > 0 else 1 / len(found) for value in found]
 

@@ -15,8 +15,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
+from trainhall.arrays import Floats, RandomGenerator, np
 
 Interval = tuple[float, float]
 
@@ -132,16 +131,12 @@ def ratio_interval(left: Sequence[float], right: Sequence[float]) -> Interval | 
     return math.exp(min(low, _MOST_LOG)), math.exp(min(high, _MOST_LOG))
 
 
-def _resampled_means(
-    sample: NDArray[np.float64], random: np.random.Generator
-) -> NDArray[np.float64]:
+def _resampled_means(sample: Floats, random: RandomGenerator) -> Floats:
     drawn = random.integers(0, len(sample), (_RESAMPLES, len(sample)))
     return np.asarray(sample[drawn].mean(axis=1))
 
 
-def _interval(
-    center: float, deviations: NDArray[np.float64], widening: float, scale: float
-) -> Interval:
+def _interval(center: float, deviations: Floats, widening: float, scale: float) -> Interval:
     low, high = np.quantile(deviations, _TAILS) * widening
     ends = (center + min(low, 0.0), center + max(high, 0.0))
     low, high = (float(max(-_LARGEST, min(_LARGEST, float(end) * scale))) for end in ends)

@@ -9,10 +9,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, and_, case, func, select
 
+from trainhall.arrays import Floats, np
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.experiments.analysis.figures import (
     SERIES,
@@ -250,7 +249,7 @@ def _speeds(
 
 def _speeds_of(rows: Iterable[Any], warmup: int) -> _Speeds:
     """Return a job's values after the warm-up of each attempt."""
-    parts: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+    parts: dict[str, list[Floats]] = defaultdict(list)
     attempts = set()
     for row in rows:
         run = Run.unpack(row.level, row.entries, row.data)

@@ -7,8 +7,6 @@ from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from optuna import logging
 from optuna.distributions import (
     BaseDistribution,
@@ -21,6 +19,7 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from trainhall.arrays import Floats, Ints, np
 from trainhall.cluster.experiments.analysis.importance import Axis, Scale
 
 logging.set_verbosity(logging.WARNING)
@@ -44,7 +43,7 @@ class _Study(Study):
         return self._given
 
 
-def evaluate(axes: Sequence[Axis], ranks: NDArray[np.int64], top: float) -> NDArray[np.float64]:
+def evaluate(axes: Sequence[Axis], ranks: Ints, top: float) -> Floats:
     """Return the importance of each axis; see `importance.Evaluate`."""
     distributions = {axis.field: _distribution(axis) for axis in axes}
     columns = [_column(axis) for axis in axes]

@@ -1,4 +1,4 @@
-"""Names of the formats, which the command line imports too."""
+"""Names of the formats, and how a browser may show one; free of heavy imports."""
 
 from enum import StrEnum
 
@@ -11,3 +11,10 @@ class ReportFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     """The runs alone, without an analysis."""
+
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; sandbox"
+)
+"""Of the HTML: nothing runs and nothing is loaded, whatever a name in the report should contain."""

@@ -8,11 +8,6 @@ from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.plots import plots
 from trainhall.cluster.experiments.report.svg import Width
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'; sandbox"
-)
-"""Nothing runs and nothing is loaded, whatever a name in the report should contain."""
 _STYLE = """\
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #5a6470;
   --edge: #0005 }

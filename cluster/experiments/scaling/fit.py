@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
+from trainhall.arrays import np
 
 
 class Terms(NamedTuple):

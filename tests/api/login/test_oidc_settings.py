@@ -1,7 +1,5 @@
 """Settings of an OpenID provider, in the file and in the environment."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -81,12 +79,3 @@ def test_wrong_settings_say_what_is_wrong(change: dict[str, object], message: st
     values = {"issuer": "https://login.lab.example", "client_id": "trainhall", **change}
     with pytest.raises(ValidationError, match=message):
         Settings(oidc=values)
-
-
-@pytest.mark.processes
-def test_only_a_provider_imports_openid() -> None:
-    code = (
-        "import sys, trainhall.api.main; print({'authlib', 'httpx2', 'joserfc'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

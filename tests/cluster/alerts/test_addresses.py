@@ -7,7 +7,8 @@ import httpcore
 import pytest
 from support.receiver import receiver
 
-from trainhall.cluster.alerts.addresses import PrivateAddressError, PublicNetwork, is_public
+from trainhall.cluster.alerts.addresses import PrivateAddressError, is_public
+from trainhall.cluster.alerts.public_network import PublicNetwork
 
 
 @pytest.mark.parametrize(

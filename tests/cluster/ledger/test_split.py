@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainhall.cluster.ledger.spans import Reading, Span, energy_of, held_seconds, spans_of
 from trainhall.cluster.ledger.split import Split, Steps, split
 from trainhall.db.documents import Allocation, GenerationRecord, NodeAllocation, RankPlacement
-from trainhall.monitoring.points import NO_POINTS, Points
+from trainhall.monitoring.points import Points
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ONE = [Span(0.0, 100.0, frozenset({("a", 0)}))]
@@ -48,7 +48,7 @@ def test_superseded_steps_are_redone() -> None:
 
 
 def test_attempt_without_steps_is_idle() -> None:
-    found = split(20.0, ONE, Steps(NO_POINTS, NO_POINTS))
+    found = split(20.0, ONE, Steps(Points.empty(), Points.empty()))
     assert found == Split(useful=0.0, redone=0.0, data=0.0, idle=20.0, last_step=None)
 
 
