@@ -21,6 +21,7 @@ HEAVY = {
     "cryptography": "self-signed certificates",
     "optuna": "importance of an experiment's fields",
     "torch": "ranks",
+    "yaml": "specs in YAML",
     "trainhall.cluster.agent": "agents",
     "trainhall.cluster.experiments.analyses": "experiments",
     "trainhall.cluster.simulator": "mock mode",

@@ -3,8 +3,9 @@
 Free of torch; imports the declarations of `parallelism` alone.
 """
 
+from trainhall.training.spec.document.errors import SpecError, SpecProblem
 from trainhall.training.spec.job import JobSpec
-from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec
+from trainhall.training.spec.parse import MAX_SPEC_BYTES, parse_spec
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
 from trainhall.training.spec.resources import Device, ResourcesSpec

@@ -5,13 +5,19 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import ValidationError
 
+from trainhall.training.spec.document.errors import (
+    MAX_DEPTH,
+    MAX_NODES,
+    TOO_DEEP,
+    TOO_MANY,
+    SpecError,
+    SpecProblem,
+)
 from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
 from trainhall.training.spec.keys import unknown_key_message
@@ -21,9 +27,6 @@ from trainhall.training.spec.resources import without_replaced
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
 
 MAX_SPEC_BYTES = 128 * 1024
-MAX_DEPTH = 32
-MAX_NODES = 10_000
-"""Keys and values of a document: each may take milliseconds to explain."""
 MAX_PROBLEMS = 20
 _SHOWN_VALUE = 80
 _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
@@ -40,29 +43,6 @@ _PLAIN_TEXT = re.compile(r"[\w.:/-]{1,80}")
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+", re.ASCII)
 _SEVERAL_NUMBERS = re.compile(r"\s*[-+.\deE]+(\s*,\s*[-+.\deE]+)+\s*", re.ASCII)
-
-
-@dataclass(frozen=True)
-class SpecProblem:
-    """One error; `field` is dotted ("training.steps"), empty for the document as a whole."""
-
-    field: str
-    message: str
-    value: str | None = None
-
-
-_TOO_DEEP = SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")
-_TOO_MANY = SpecProblem("", f"the spec has more than {MAX_NODES:,} keys and values")
-
-
-class SpecError(ValueError):
-    """The document is not a valid job spec."""
-
-    def __init__(self, problems: list[SpecProblem]) -> None:
-        self.problems = problems
-        super().__init__(
-            "; ".join(f"{p.field}: {p.message}" if p.field else p.message for p in problems)
-        )
 
 
 def parse_spec(
@@ -193,16 +173,7 @@ def load_document(
     except SpecError:
         raise
     except RecursionError:
-        raise SpecError([_TOO_DEEP]) from None
-    except yaml.MarkedYAMLError as error:
-        if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
-            raise SpecError([_TOO_DEEP]) from None
-        message = _yaml_message(error, text)
-        raise SpecError([SpecProblem("", f"not valid YAML: {message}")]) from None
-    except yaml.YAMLError as error:
-        raise SpecError(
-            [SpecProblem("", f"not valid YAML: {str(error).splitlines()[0]}")]
-        ) from None
+        raise SpecError([TOO_DEEP]) from None
     except ValueError as error:
         raise SpecError([SpecProblem("", f"not valid {form.upper()}: {error}")]) from None
     _check_tree(data)
@@ -216,66 +187,11 @@ def _no_object(data: object, what: str = "a job spec") -> SpecError:
     return SpecError([SpecProblem("", message)])
 
 
-def _yaml_message(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return the error with its position, reworded for the most common mistakes."""
-    mark, begin = error.problem_mark, error.context_mark
-    if mark is None:
-        return str(error.problem)
-    line = [*text.split("\n"), ""][mark.line]
-    if "\t" in line[: len(line) - len(line.lstrip())]:
-        return f"line {mark.line + 1}: tabs are not allowed for indentation; use spaces"
-    # The parser stumbles over whatever follows, perhaps many lines below.
-    opened = {"while parsing a flow mapping": "{", "while parsing a flow sequence": "["}
-    if begin is not None and error.context in opened:
-        sign = opened[error.context]
-        return f"line {begin.line + 1}, column {begin.column + 1}: this {sign!r} is not closed"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-
-
 def _load_yaml(text: str) -> Any:
-    """Read YAML without aliases (they allow exponential documents) and without deep nesting.
+    # Imported here, since programs and ranks read JSON.
+    from trainhall.training.spec.document.yaml_text import load_yaml
 
-    The C parser builds its tree out of Python's reach, so its events are looked through first.
-    """
-    depth = nodes = 0
-    for event in yaml.parse(text, Loader=_SpecLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.composer.ComposerError(
-                problem="aliases are not supported",
-                problem_mark=event.start_mark,  # type: ignore[arg-type] # the C parser's own class
-            )
-        nodes += isinstance(event, yaml.NodeEvent)
-        if nodes > MAX_NODES:
-            raise SpecError([_TOO_MANY])
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise RecursionError
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return yaml.load(text, Loader=_SpecLoader)
-
-
-class _SpecLoader(yaml.CSafeLoader):
-    """Plain data only; a key that is given twice is an error."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} is given twice", key.start_mark
-                )
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-
-# YAML 1.1, which PyYAML reads, takes 1e-4 for a text: a sweep would try the word.
-_SpecLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
+    return load_yaml(text)
 
 
 def _load_json(text: str) -> Any:
@@ -305,9 +221,9 @@ def _check_tree(data: object) -> None:
         depth += 1
         nodes += len(level)
         if depth > MAX_DEPTH:
-            raise SpecError([_TOO_DEEP])
+            raise SpecError([TOO_DEEP])
         if nodes > MAX_NODES:
-            raise SpecError([_TOO_MANY])
+            raise SpecError([TOO_MANY])
         for path, node in level:
             _check_node(path, node)
         level = [child for path, node in level for child in _children(path, node)]
@@ -421,7 +337,7 @@ def _override(data: dict[str, Any], field: str, text: str) -> None:
         raise SpecError([SpecProblem(field, _one_number(text.strip()), _shown(text))])
     try:
         node[last] = _load_yaml(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         raise SpecError([SpecProblem(field, "the value is not valid YAML", _shown(text))]) from None
 
 
