@@ -19,7 +19,8 @@ Item = TypeVar("Item")
 class View(Documented, BaseModel):
     """Base of all views."""
 
-    model_config = ConfigDict(from_attributes=True)
+    # Most are only parts of others: a validator of their own would be 40 KB that nothing uses.
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
     @classmethod
     def of(cls, row: object, **others: Any) -> Self:

@@ -1,6 +1,7 @@
 """Descriptions of operations in the OpenAPI document: examples, and every error as a problem."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -130,6 +131,7 @@ def answers(
     return dict(sorted(described.items(), key=lambda item: int(item[0])))
 
 
+@cache
 def problem(refusal: RefusalError) -> dict[str, Any]:
     """Return a problem-details response, with this refusal as its example."""
     content = {"schema": {"$ref": REF.format(model="Problem")}, "example": refusal.content()}

@@ -11,7 +11,7 @@ from trainhall.training.spec.base import one_line
 class Body(Documented, BaseModel):
     """Request body: unknown keys are errors, numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def _stripped(value: str) -> str:
