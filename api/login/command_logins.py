@@ -24,7 +24,7 @@ INTERVAL_SECONDS = 5
 BROWSER_SECONDS = 60.0
 MAX_PENDING = 1000
 MAX_PENDING_OF_ONE = 20
-"""Of one network, or approved by one user."""
+"""Logins of one network, or approved by one user."""
 _ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
 """Neither vowels, which make words, nor digits, which look like letters."""
 _HALF = 4

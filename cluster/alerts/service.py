@@ -36,9 +36,9 @@ from trainhall.db.alerts import Alert, AlertDelivery, AlertFiring
 from trainhall.db.models import Job
 
 MAX_ALERTS = 1000
-"""Of all users."""
+"""Alerts of all users."""
 MAX_OWN_ALERTS = 100
-"""Of one user, who is no admin: so that nobody has all of them."""
+"""Alerts of one user, who is no admin: so that no user has all of them."""
 KEPT = timedelta(days=30)
 """Finished deliveries are kept for so long."""
 _OF_NODES = (Condition.NODE_DOWN, Condition.DISK_FILLING)

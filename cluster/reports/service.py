@@ -16,7 +16,7 @@ from trainhall.db.reports import Report
 from trainhall.db.views import rfc3339
 
 MAX_REPORTS = 10_000
-"""Of one project."""
+"""Reports of one project."""
 MAX_TEXT = 50_000
 
 
