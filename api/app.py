@@ -42,7 +42,7 @@ from trainhall.api.routes.login import oidc
 from trainhall.api.routes.site import docs, probes
 from trainhall.api.routes.site.dashboard import Dashboard
 from trainhall.api.settings import Settings
-from trainhall.api.startup import identity, migrate, only_one, open_database, sole_use
+from trainhall.api.startup import StartupError, identity, migrate, only_one, open_database, sole_use
 from trainhall.cluster.accounts.provider import ProviderAccounts
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 from trainhall.cluster.background_tasks import end_process
@@ -151,7 +151,10 @@ async def _open_accounts(
     accounts = app.state.coordinator.accounts
     admin = await accounts.ensure_admin(app.state.login_name or UNNAMED)
     app.state.admin = admin
-    await app.state.coordinator.projects.configure(settings.projects)
+    try:
+        await app.state.coordinator.projects.configure(settings.projects)
+    except ClusterError as error:
+        raise StartupError(f"the setting `projects` cannot be applied: {error.message}") from None
     if settings.oidc is not None and not settings.mock:
         await _open_provider(app, settings.oidc)
     if not settings.asks_for_login:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BeforeValidator,
     Field,
@@ -31,6 +32,7 @@ from trainhall.api.host.config_file import SettingsError, read_file, user_data_d
 from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.host.tls import Tls
 from trainhall.cluster.access.limits import ProjectLimits
+from trainhall.cluster.accounts.names import new_name
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import AlertOptions, ClusterOptions, Prices
@@ -40,6 +42,7 @@ from trainhall.documented import Documented
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text with a unit: 90s, 10m, 2h."""
 _PROJECTS = '{"vision": {"priority": 10, "paths": ["/data/vision"]}}'
+ProjectName = Annotated[str, AfterValidator(new_name)]
 Price = Annotated[float | None, Field(ge=0, le=10**9)]
 
 
@@ -121,7 +124,7 @@ class Settings(Documented, BaseSettings):
     """Without a heartbeat for so long, a node's attempts are replaced."""
     quotas: Annotated[Quotas, NoDecode] = Field(default_factory=Quotas)
     """Devices that projects and users may hold at once (docs/scheduling.md)."""
-    projects: Annotated[dict[str, ProjectLimits], NoDecode] = Field(default_factory=dict)
+    projects: Annotated[dict[ProjectName, ProjectLimits], NoDecode] = Field(default_factory=dict)
     """Limits of projects, which are set, and the projects added, at each start."""
     preemption: bool = True
     """Let jobs of higher priority preempt others: these pause or shrink."""

@@ -33,6 +33,18 @@ def checked_name(name: str) -> str:
     return name
 
 
+def new_name(name: str) -> str:
+    """As `checked_name`, for settings.
+
+    Raises:
+        ValueError: it is too long, reserved, or has characters that names may not have.
+    """
+    name = composed(name)
+    if (problem := _problem(name)) is not None:
+        raise ValueError(problem)
+    return name
+
+
 def _problem(name: str) -> str | None:
     if not 1 <= len(name) <= MAX_NAME:
         return f"must have 1 to {MAX_NAME} characters"

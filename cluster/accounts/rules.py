@@ -2,11 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from trainhall.cluster.access.roles import Role
-
-Text = Annotated[str, Field(min_length=1, max_length=128)]
+from trainhall.cluster.accounts.names import MAX_NAME, composed, new_name
 
 
 class Rule(BaseModel):
@@ -20,9 +19,9 @@ class Rule(BaseModel):
     group: Annotated[str, Field(min_length=1, max_length=1024)]
     """Group of the provider, as in the claim."""
     admin: Literal[True] | None = None
-    member_of: Text | None = None
+    member_of: Annotated[str, AfterValidator(new_name)] | None = None
     """Group here. It is made if there is none."""
-    project: Text | None = None
+    project: Annotated[str, Field(min_length=1), AfterValidator(composed)] | None = None
     role: Role | None = None
     """Their role in `project`."""
 
@@ -32,6 +31,8 @@ class Rule(BaseModel):
             raise ValueError("project and role need each other")
         if sum(each is not None for each in (self.admin, self.member_of, self.project)) != 1:
             raise ValueError("a rule gives one of: admin = true, member_of, project with role")
+        if len(self.local_group or "") > MAX_NAME:
+            raise ValueError("the name of the project is too long for a rule; use member_of")
         return self
 
     @property

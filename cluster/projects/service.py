@@ -114,11 +114,17 @@ class ProjectService(Service):
 
     async def configure(self, limits: Mapping[str, ProjectLimits]) -> None:
         """Set limits that the coordinator's configuration gives, and add projects that there are
-        not yet. Limits that it gave before, and gives no longer, are again as admins set them."""
+        not yet. Limits that it gave before, and gives no longer, are again as admins set them.
+
+        Raises:
+            ConflictError: there is a project whose name differs by case alone.
+            InvalidValueError: a name is not allowed.
+        """
         configured = {checked_name(name): _stored(given) for name, given in limits.items()}
         async with self._turn, self._db.transaction() as session:
             known = {row.name: row for row in await session.scalars(select(Project))}
             for name in configured.keys() - known.keys():
+                check_unused("project", name, known)
                 new, now = _stored(LIMITS_OF_NEW), self._clock.now()
                 known[name] = Project(name=name, limits=new, created_at=now)
                 session.add(known[name])

@@ -81,6 +81,7 @@ def test_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
         ("QUOTAS", '{"user": {"bob": 1}}', "quotas.user: unknown key; did you mean 'users'?"),
         ("QUOTAS", '{"users": 3}', "quotas.users: must be an object"),
         ("QUOTAS", '{"users": {"bob": -1}}', "quotas.users.bob: must be at least 0"),
+        ("PROJECTS", '{"a/b": {}}', "must not contain '/' (character 2)"),
         (
             "LOG_LEVEL",
             "warn",

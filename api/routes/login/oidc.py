@@ -6,7 +6,6 @@ import secrets
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from trainhall.api.context import CoordinatorDep
 from trainhall.api.limits import address_of, limits_of, network_at
 from trainhall.api.login.authentication import OIDC_CALLBACK, OIDC_LOGIN, session_cookie
 from trainhall.api.login.cookies import own_base, set_session_cookie
@@ -61,7 +60,6 @@ async def begin(request: Request, next: str | None = None) -> Response:  # noqa:
 @router.get(OIDC_CALLBACK)
 async def finish(
     request: Request,
-    coordinator: CoordinatorDep,
     code: str | None = None,
     state: str | None = None,
     error: str | None = None,
@@ -84,7 +82,6 @@ async def finish(
         accounts = request.app.state.provider_accounts
         client = request.headers.get("user-agent", "")
         secret = await accounts.log_in(identity, client, address_of(request))
-        coordinator.accounts.forget_known()  # other sessions may have more rights, or less
     except ProviderAwayError as away:
         return _away(provider, away)
     except NotAcceptedError as refusal:

@@ -73,6 +73,8 @@ def test_environment_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"rules": [{"group": "a", "project": "b"}]}, "project and role need each other"),
         ({"rules": [{"group": "a", "project": "b", "role": "owner"}]}, "viewer"),
         ({"rules": [{"group": "a", "admin": False}]}, "True"),
+        ({"rules": [{"group": "a", "member_of": "a/b"}]}, "must not contain '/'"),
+        ({"rules": [{"group": "a", "project": "b" * 120, "role": "viewer"}]}, "too long for a"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(change: dict[str, object], message: str) -> None:

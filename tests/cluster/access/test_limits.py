@@ -10,7 +10,7 @@ from support.experiments import SWEEP
 from trainhall.cluster.access.limits import LIMITS_OF_NEW, ProjectLimits, check_limits
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Role
-from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.errors import ConflictError, InvalidValueError
 from trainhall.cluster.experiments.spec import validate_experiment
 from trainhall.db.accounts import Project
 from trainhall.training.spec.parse import validate_spec
@@ -121,6 +121,13 @@ async def test_new_projects_and_configured_ones_are_limited(limited: SimulatedCl
     assert (await projects.get("vision")).limits.devices == 8
     assert (await projects.get("vision")).limits.paths == ["/shared"]
     assert (await projects.get("audio")).limits == ProjectLimits(priority=0, devices=8, paths=[])
+
+
+async def test_configured_names_differ_by_more_than_case(limited: SimulatedCluster) -> None:
+    projects = limited.coordinator.projects
+    for names in (["Vision"], ["audio", "AUDIO"]):
+        with pytest.raises(ConflictError, match="already; use another name"):
+            await projects.configure({name: ProjectLimits() for name in names})
 
 
 async def test_limits_of_admins_return_with_the_configuration(limited: SimulatedCluster) -> None:
