@@ -1,7 +1,11 @@
 """Pages of a list, and the cursors between them."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import Row, Select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.db import cursors
@@ -45,3 +49,28 @@ def page_of(
     start = decode_number(kind, cursor) if cursor is not None else 0
     end = start + limit
     return list(items[start:end]), encode(kind, end) if end < len(items) else None
+
+
+async def page_by_name(
+    session: AsyncSession,
+    query: Select[Any],
+    kind: str,
+    name: InstrumentedAttribute[str],
+    limit: int,
+    cursor: str | None,
+) -> tuple[Sequence[Row[Any]], str | None]:
+    """Return the rows of one page of a query in the order of a name, and the cursor of the next.
+
+    Args:
+        query: of things that have the name, and of what more is to be selected with each.
+
+    Raises:
+        InvalidCursorError: the cursor was not handed out by the list `kind`.
+        InvalidValueError: the limit is out of range.
+    """
+    check_limit(limit)
+    if cursor is not None:
+        query = query.where(name > str(decode(kind, cursor, str)[0]))
+    rows = (await session.execute(query.order_by(name).limit(limit + 1))).all()
+    following = encode(kind, rows[limit - 1][0].name) if len(rows) > limit else None
+    return rows[:limit], following

@@ -27,7 +27,6 @@ class GroupService(Service):
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.GroupPage:
         """List the groups that the caller sees by name: their own, and those with a role in their
         projects; an admin all."""
-        pagination.check_limit(limit)
         members = (
             select(func.count())
             .select_from(GroupMember)
@@ -35,13 +34,11 @@ class GroupService(Service):
             .scalar_subquery()
         )
         query = select(Group, members).where(*_visible_groups(self._caller))
-        if cursor is not None:
-            query = query.where(Group.name > pagination.decode("groups", cursor, str)[0])
         async with self._db.session() as session:
-            rows = (await session.execute(query.order_by(Group.name).limit(limit + 1))).all()
-        more = len(rows) > limit
-        following = pagination.encode("groups", rows[limit - 1][0].name) if more else None
-        items = [views.Group.of(row, members=count) for row, count in rows[:limit]]
+            rows, following = await pagination.page_by_name(
+                session, query, "groups", Group.name, limit, cursor
+            )
+        items = [views.Group.of(row, members=count) for row, count in rows]
         return views.GroupPage(items=items, next_cursor=following)
 
     async def create(self, name: str) -> views.Group:

@@ -47,16 +47,13 @@ class UserService(Service):
         Args:
             removed: those who were removed, in place of those who were not.
         """
-        pagination.check_limit(limit)
         is_removed = User.removed_at.is_not(None) if removed else User.removed_at.is_(None)
         query = select(User).where(is_removed, *visible_users(self._caller))
-        if cursor is not None:
-            query = query.where(User.name > pagination.decode("users", cursor, str)[0])
         async with self._db.session() as session:
-            rows = (await session.scalars(query.order_by(User.name).limit(limit + 1))).all()
-        more = len(rows) > limit
-        following = pagination.encode("users", rows[limit - 1].name) if more else None
-        return views.UserPage(items=[_view(row) for row in rows[:limit]], next_cursor=following)
+            rows, following = await pagination.page_by_name(
+                session, query, "users", User.name, limit, cursor
+            )
+        return views.UserPage(items=[_view(user) for (user,) in rows], next_cursor=following)
 
     async def create(
         self,

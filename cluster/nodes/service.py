@@ -206,16 +206,12 @@ class NodeService(Service):
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.NodePage:
         """List nodes by name."""
-        pagination.check_limit(limit)
-        query = select(Node).order_by(Node.name).limit(limit + 1)
-        if cursor is not None:
-            query = query.where(Node.name > str(pagination.decode("nodes", cursor, str)[0]))
         async with self._db.session() as session:
-            nodes = (await session.scalars(query)).all()
-            ids = [node.id for node in nodes[:limit]]
-            devices = await _devices_of(session, ids, self._caller)
-        items = [_node_view(node, devices, self._caller) for node in nodes[:limit]]
-        following = pagination.encode("nodes", items[-1].name) if len(nodes) > limit else None
+            rows, following = await pagination.page_by_name(
+                session, select(Node), "nodes", Node.name, limit, cursor
+            )
+            devices = await _devices_of(session, [node.id for (node,) in rows], self._caller)
+        items = [_node_view(node, devices, self._caller) for (node,) in rows]
         return views.NodePage(items=items, next_cursor=following)
 
     async def check(self, node_id: str) -> None:

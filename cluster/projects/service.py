@@ -47,15 +47,12 @@ class ProjectService(Service):
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.ProjectPage:
         """List the projects that the caller sees by name: where they have a role; an admin all."""
-        pagination.check_limit(limit)
         query = select(Project).where(*visible(self._caller, Project.name))
-        if cursor is not None:
-            query = query.where(Project.name > pagination.decode("projects", cursor, str)[0])
         async with self._db.session() as session:
-            rows = (await session.scalars(query.order_by(Project.name).limit(limit + 1))).all()
-        more = len(rows) > limit
-        following = pagination.encode("projects", rows[limit - 1].name) if more else None
-        items = [self._view(row) for row in rows[:limit]]
+            rows, following = await pagination.page_by_name(
+                session, query, "projects", Project.name, limit, cursor
+            )
+        items = [self._view(project) for (project,) in rows]
         return views.ProjectPage(items=items, next_cursor=following)
 
     async def get(self, name: str) -> views.Project:
