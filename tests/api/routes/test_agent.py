@@ -1,6 +1,7 @@
 """An agent's life as the API serves it: join, connect, be assigned, ship, upload, leave."""
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import json
@@ -471,6 +472,34 @@ async def test_malformed_report_ends_the_connection(url: str, message: str | byt
         async with asyncio.timeout(10):
             with pytest.raises(ConnectionClosed):
                 await agent.recv()
+
+
+async def test_absurd_readings_harm_no_node(url: str) -> None:
+    """Each is refused, or left out; the next report of the node counts."""
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        node_id, credential = await joined(client)
+        large = 10**30
+        readings: list[dict[str, Any]] = [
+            {"host": {name: large}} for name in ("memory_used", "disk_total", "backlog", "cores")
+        ]
+        readings += [
+            {"host": {"cpu": float("nan")}}, {"host": {"backlog": -large}},
+            {"device_use": [{"index": 0, "memory_used": large, "power": float("inf")}]},
+            {"devices": [DEVICE, DEVICE]}, {"devices": [{**DEVICE, "memory_total": large}]},
+            {"time": 1e300}, {"address": "\0" * 5000}, {"agent_version": "9" * 5000},
+        ]  # fmt: skip
+        for reading in readings:
+            async with connect(socket_url(url), additional_headers=credential) as agent:
+                await agent.send(report(**reading))
+                with contextlib.suppress(ConnectionClosed):
+                    await desired(agent, 0)
+            for path in ("/cluster/nodes", f"/cluster/nodes/{node_id}", "/cluster/gpu-status"):
+                answer = await client.get(f"{API}{path}")
+                assert answer.status_code == 200, (reading, path)
+            assert (await client.get("/metrics")).status_code == 200, reading
+        async with connect(socket_url(url), additional_headers=credential) as agent:
+            await agent.send(report())
+            await desired(agent, 0)
 
 
 async def test_removed_node_is_disconnected(url: str) -> None:

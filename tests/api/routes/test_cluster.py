@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import itertools
+import json
 import shlex
 import struct
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 from support.cluster.web import FIRST_ADMIN
 
@@ -34,6 +36,35 @@ async def credential(client: httpx.AsyncClient) -> dict[str, str]:
     reply = await client.post(f"{API}/agent/join", json=joining(node["join_token"]))
     assert reply.status_code == 200, reply.text
     return {"Authorization": f"Bearer {reply.json()['credential']}"}
+
+
+@pytest.mark.parametrize(
+    "device",
+    [{"memory_total": 10**30}, {"memory_total": -1}, {"index": 10**30}, {"index": 2**31},
+     {"index": -1}, {"kind": "tpu"}, {"name": 1}],
+    ids=str,
+)  # fmt: skip
+async def test_host_with_absurd_devices_does_not_join(
+    client: httpx.AsyncClient, device: dict[str, Any]
+) -> None:
+    token = (await registered(client))["join_token"]
+    devices = [{**DEVICES[0], **device}]
+    reply = await client.post(f"{API}/agent/join", json=joining(token, devices=devices))
+    assert reply.status_code == 422, reply.text
+    assert next(iter(device)) in reply.text
+    assert (await client.post(f"{API}/agent/join", json=joining(token))).status_code == 200
+
+
+async def test_host_joins_with_strange_texts(client: httpx.AsyncClient) -> None:
+    """None is of use as it is, and none makes the database fail."""
+    token = (await registered(client))["join_token"]
+    devices = [{**DEVICES[0], "name": "\0" * 5000, "uuid": "x" * 5000}, DEVICES[0]]
+    strange = {"name": "\u202e" * 5000, "address": "\ud800" * 5000, "agent_version": "9" * 5000}
+    reply = await client.post(
+        f"{API}/agent/join", content=json.dumps(joining(token, devices=devices, **strange)),
+        headers={"Content-Type": "application/json"},
+    )  # fmt: skip
+    assert reply.status_code in (200, 422), reply.text
 
 
 async def test_a_node_is_registered_with_a_command(client: httpx.AsyncClient) -> None:
