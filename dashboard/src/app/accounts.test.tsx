@@ -1,7 +1,7 @@
 import { notifications } from "@mantine/notifications";
 import { cleanup, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { job, json, problem } from "../test/fake-api";
 import { list, open } from "../test/open";
 import { router } from "./router";
@@ -275,6 +275,21 @@ describe("a project", () => {
     expect(screen.getByRole("button", { name: "Remove jo" })).toHaveAccessibleDescription(
       /role maintainer in project vision; you have viewer/,
     );
+  });
+
+  it("that is not as expected leaves the other pages in reach", async () => {
+    const spies = (["error", "warn"] as const).map((level) =>
+      vi.spyOn(console, level).mockImplementation(() => undefined),
+    );
+    const broken = { ...project, limits: null };
+    await open("/projects/vision", {
+      ...answers,
+      "GET /projects/vision": broken,
+      "GET /auth/me": MARIA,
+    });
+    expect(await screen.findByText("The page could not be shown")).toBeVisible();
+    expect(screen.getByRole("link", { name: "Queue" })).toBeVisible();
+    for (const spy of spies) spy.mockRestore();
   });
 
   it("that is not visible is not found", async () => {

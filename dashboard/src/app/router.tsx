@@ -17,6 +17,7 @@ import type { Spread } from "@/shared/curves/data/curve";
 import { isSpread } from "@/shared/curves/data/spread";
 import { rememberedScope, type Scope, scopeOf } from "@/shared/owners/scope";
 import { lazyComponent } from "@/shared/page/lazy-component";
+import { Broken } from "./broken";
 import { Missing } from "./missing";
 import { Root } from "./root";
 import { parseSearch, stringifySearch } from "./search";
@@ -360,6 +361,7 @@ export const router = createRouter({
     sessions,
     audit,
   ]),
+  defaultErrorComponent: Broken,
   defaultPreload: "intent",
   parseSearch,
   stringifySearch,
