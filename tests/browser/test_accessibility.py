@@ -57,6 +57,15 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client
         program.kill()
 
 
+DIALOGS = {
+    "/users": ("New user", "New group"),
+    "/projects": ("New project",),
+    "/projects/default": ("Change limits", "Add a member"),
+    "/tokens": ("New token",),
+    "/nodes?view=table&open=gpu-01": ("Projects of gpu-01", "Drain gpu-01"),
+    "/alerts": ("New alert",),
+}
+"""Buttons that open a dialog, by the address of their page."""
 ALERT = {"name": "failed jobs", "on": ["job.failed"], "target": {"kind": "browser"}}
 
 
@@ -79,6 +88,7 @@ def pages(client: httpx.Client) -> dict[str, str]:
         "/projects": "Projects", "/projects/default": "default", "/users": "Users",
         "/tokens": "API tokens", "/sessions": "Sessions", "/audit": "Audit",
         "/reports": "Reports", "/experiments": "Experiments", "/experiments/new": "New experiment",
+        "/login": "Log in to Trainhall", "/login/device": "Log in commands",
         "/nowhere": "Page not found", f"/compare?jobs={failed},{running}": "Compare",
     }  # fmt: skip
     tabs = [(f"/jobs/{failed}", "Timeline")]
@@ -114,5 +124,13 @@ def test_pages_have_no_serious_violation(browser: Browser, simulated: httpx.Clie
         expect(page.locator(content).first).to_be_visible()
         expect(page.locator(".mantine-Skeleton-root")).to_have_count(0)
         found += violations(page)
+    for address, names in DIALOGS.items():
+        for name in names:
+            navigate(page, address)
+            page.get_by_role("button", name=name, exact=True).first.click()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            found += violations(page)
+            page.keyboard.press("Escape")
+            expect(page.get_by_role("dialog")).to_have_count(0)
     context.close()
     assert found == []
