@@ -53,12 +53,12 @@ def page_of(
 
 async def page_by_name(
     session: AsyncSession,
-    query: Select[Any],
+    query: Select[*tuple[Any, ...]],
     kind: str,
     name: InstrumentedAttribute[str],
     limit: int,
     cursor: str | None,
-) -> tuple[Sequence[Row[Any]], str | None]:
+) -> tuple[Sequence[Row[*tuple[Any, ...]]], str | None]:
     """Return the rows of one page of a query in the order of a name, and the cursor of the next.
 
     Args:

@@ -34,7 +34,7 @@ def checked_name(name: str) -> str:
 
 
 def new_name(name: str) -> str:
-    """As `checked_name`, for settings.
+    """Return a new name of the settings in the form in which it is stored.
 
     Raises:
         ValueError: it is too long, reserved, or has characters that names may not have.

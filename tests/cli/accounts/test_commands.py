@@ -151,7 +151,7 @@ def test_unknown_token_is_not_found(admin: Cli) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut off", "mistyped", "of a node", "with a break"])
-def test_damaged_token_is_nobody_else_s(
+def test_damaged_token_is_an_error(
     admin: Cli, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     """Commands that fell back on a stored one would act as somebody else."""
