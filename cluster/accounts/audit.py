@@ -20,6 +20,7 @@ from trainhall.cluster.accounts.users import visible_users
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.accounts import AuditEntry, User
+from trainhall.db.database import run_to_end
 from trainhall.db.views import Page, Time, View
 
 log = structlog.get_logger(__name__)
@@ -128,7 +129,7 @@ class AuditService(Service):
             await self._came.wait()
             self._came.clear()
             await asyncio.sleep(GATHER_SECONDS)
-            await self.flush()
+            await run_to_end(self.flush())
 
     async def stop(self) -> None:
         """Write what is still to be written."""
