@@ -10,7 +10,9 @@ import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 from support.cluster.web import bearer_of, served
+from support.database import ApplicationDatabase
 
+from trainhall.api import startup
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
 
@@ -44,7 +46,15 @@ def make_app(tmp_path: Path, database_url: str) -> Callable[..., FastAPI]:
 
 
 @pytest.fixture
-async def app(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+def inline_database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications of the test do without a thread for each statement, unless it is marked as
+    `side_by_side`; those behind a real socket have one."""
+    if request.node.get_closest_marker("side_by_side") is None:
+        monkeypatch.setattr(startup, "Database", ApplicationDatabase)
+
+
+@pytest.fixture
+async def app(inline_database: None, make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
     """The application, started."""
     made = make_app()
     async with made.router.lifespan_context(made):

@@ -24,6 +24,7 @@ both = pytest.mark.parametrize(
 
 
 @both
+@pytest.mark.side_by_side
 async def test_idempotency_key_creates_once(
     client: httpx.AsyncClient, path: str, document: dict[str, Any]
 ) -> None:

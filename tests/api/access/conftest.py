@@ -7,18 +7,13 @@ import pytest
 from fastapi import FastAPI
 from support.access.projects import Projects
 from support.access.world import World
-from support.database import ApplicationDatabase
-
-from trainhall.api import startup
 
 
 @pytest.fixture
 async def projects(
-    make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch
+    inline_database: None, make_app: Callable[..., FastAPI]
 ) -> AsyncIterator[Projects]:
     """Two projects behind the application's routes."""
-    # Thousands of requests follow, one after the other.
-    monkeypatch.setattr(startup, "Database", ApplicationDatabase)
     # No agent speaks for the node; it is not given up all the same.
     app = make_app(auth="token", suspect_after=3600, lost_after=7200)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -14,7 +14,7 @@ def _cheap() -> Iterator[None]:
 
 
 @pytest.fixture
-async def app(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+async def app(inline_database: None, make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
     made = make_app(auth="token")
     async with made.router.lifespan_context(made):
         yield made
