@@ -115,8 +115,8 @@ describe("a new job", () => {
 });
 
 it("an empty list tells a user without a role who gives one", async () => {
-  const nobody = { ...MARIA, projects: [] };
-  await open("/jobs", { "GET /auth/me": nobody, "GET /training/jobs": list() });
+  const stranger = { ...MARIA, projects: [] };
+  await open("/jobs", { "GET /auth/me": stranger, "GET /training/jobs": list() });
   expect(await screen.findByText(/^You have no role in a project yet/)).toBeVisible();
 });
 
