@@ -136,7 +136,8 @@ def remove(
         confirm_deletion(f"the sessions, tokens and roles of {out.one_line(name)}")
     with connect(url) as client:
         client.request("DELETE", f"/users/{segment(name)}")
-    out.notice(f"Removed {out.one_line(name)}.")
+    shown = out.one_line(name)
+    out.notice(f"Removed {shown}. Their jobs continue: `trainhall ls --user {shown}` lists them.")
 
 
 def _password(prompt: str, *, repeat: bool = False, required: bool = True) -> str:

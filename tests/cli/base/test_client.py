@@ -116,7 +116,7 @@ def test_problem_maps_to_an_exit_code(
         "errors": [{"field": "training.steps", "message": "must be above 0", "value": -1}],
     }
     server = serve(lambda n, method, path: (status, body))
-    with Client(server.url) as client, pytest.raises(kind) as caught:
+    with Client(server.url, token="of somebody") as client, pytest.raises(kind) as caught:
         client.get("/anything")
     assert "the reason" in caught.value.message
     assert caught.value.exit_code == code
