@@ -1,5 +1,5 @@
 """Alembic migrations, and what makes an empty database; run at the start of every coordinator.
-Imports the tables."""
+It imports the tables."""
 
 HEAD = "0007"
 """The newest revision: a database that has it needs no migration."""

@@ -17,4 +17,4 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; sandbox"
 )
-"""Of the HTML: nothing runs and nothing is loaded, whatever a name in the report should contain."""
+"""Header of the HTML: nothing runs or is loaded, whatever a name in the report should contain."""

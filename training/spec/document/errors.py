@@ -1,4 +1,4 @@
-"""What is wrong with a document, and its limits."""
+"""Errors in a document, and its limits."""
 
 from dataclasses import dataclass
 
