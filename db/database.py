@@ -115,6 +115,8 @@ class Database:
         """Open a session for reading, from one snapshot. What it changes is lost."""
         with _report_busy_pool_as_refusal():
             async with self._readers() as session:
+                # SQLAlchemy loses one whose task is cancelled while it is set up.
+                await run_to_end(session.connection())
                 yield session
 
     @asynccontextmanager
@@ -122,6 +124,7 @@ class Database:
         """Open a session that commits at the end, or rolls back on an exception."""
         with _report_busy_pool_as_refusal():
             async with self._turn, self._writers.begin() as session:
+                await run_to_end(session.connection())
                 yield session
 
     async def read(self, work: Callable[[Connection], T]) -> T:
