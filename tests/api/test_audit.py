@@ -35,7 +35,7 @@ HOOK = "https://example.org/canary-of-a-webhook"
 
 
 @pytest.fixture
-async def closed(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+async def closed(inline_database: None, make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
     made = make_app(auth="token")
     async with made.router.lifespan_context(made):
         yield made

@@ -36,7 +36,7 @@ STREAMS = {f"{API_PREFIX}/metrics/stream/{{job_id}}", f"{API_PREFIX}/alerts/stre
 
 
 @pytest.fixture
-async def closed(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+async def closed(inline_database: None, make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
     """An application that asks for a credential."""
     made = make_app()
     async with made.router.lifespan_context(made):

@@ -22,7 +22,7 @@ VERIFIER = "v" * 50
 
 
 @pytest.fixture
-async def app(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+async def app(inline_database: None, make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
     made = make_app(auth="token")
     async with made.router.lifespan_context(made):
         yield made
