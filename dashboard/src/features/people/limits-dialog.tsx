@@ -29,6 +29,7 @@ export function LimitsDialog({ project: { name, limits, configured }, onClose }:
     ...(priority !== before.priority && { priority: numbers.priority ?? null }),
     ...(paths !== before.paths && { paths: parsePaths(paths) }),
   };
+  const allowsNone = limits.paths?.length === 0;
   const about = (field: string, description = "Empty: no limit") =>
     configured.includes(field)
       ? { description: "Set in trainhall.toml", disabled: true }
@@ -57,8 +58,11 @@ export function LimitsDialog({ project: { name, limits, configured }, onClose }:
       />
       <Textarea
         label="Folders of hosts that jobs may name"
-        {...about("paths", "One a line, as in /shared/vision; empty: no limit")}
-        placeholder={limits.paths?.length === 0 ? "No folder may be named now" : undefined}
+        {...about(
+          "paths",
+          `One a line, as in /shared/vision${allowsNone ? "" : "; empty: no limit"}`,
+        )}
+        placeholder={allowsNone ? "No folder may be named now" : undefined}
         rows={4}
         value={paths}
         onChange={({ currentTarget }) => setPaths(currentTarget.value)}
