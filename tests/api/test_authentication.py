@@ -10,8 +10,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from support.access.routes import routes_of
-from support.cluster.mock_history import shorten_history
 from support.cluster.web import bearer, bearer_of, served
+from support.nodes.mock_history import shorten_history
 from support.waiting import PATIENCE
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect

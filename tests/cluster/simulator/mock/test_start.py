@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster.mock_history import shorten_history
+from support.nodes.mock_history import shorten_history
 
 from trainhall.cluster.agent.coordinator_link import connection
 from trainhall.cluster.simulator.database import Disk
