@@ -1,1 +1,1 @@
-"""Users, their sessions and API tokens; imports `access` and `service`."""
+"""Users, their sessions and API tokens; imports `access`, `lifecycle` and `service`."""

@@ -25,8 +25,7 @@ from trainhall.cluster.wire.protocol import AssignmentReport
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.control import Control
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command, load_launch
 from trainhall.training.link.regular_file import read_regular

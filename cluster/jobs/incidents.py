@@ -15,7 +15,7 @@ from trainhall.db.documents import GenerationRecord, GenerationStart
 from trainhall.db.models import Attempt
 from trainhall.db.views import Time, View
 from trainhall.training.link import failure as link
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 
 
 class Failure(View):

@@ -18,8 +18,7 @@ from trainhall.cluster.lifecycle.reasons import describe, job_label
 from trainhall.db.alerts import Alert, AlertDelivery
 from trainhall.db.models import Job, Node
 from trainhall.db.sanitize import sanitize_text
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 
 MAX_SUBJECTS = 20
 """A message names so many of the jobs, nodes or quotas that it is about."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 
 WINDOW = timedelta(hours=24)
 DEVICE_FAULTS = 2

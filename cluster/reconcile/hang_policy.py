@@ -8,8 +8,7 @@ evaluates, saves or reads reports nothing, and the others wait for it.
 from collections.abc import Iterable
 
 from trainhall.cluster.snapshot.model import HostFacts
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.stall import RankStall, Stall
 
 _STOPPED = "stopped"

@@ -10,8 +10,7 @@ from datetime import datetime
 
 from trainhall.cluster.nodes.fault_policy import is_node_fault
 from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 
 _PASSING = re.compile(
     r"connect|timed? ?-?out|unreachable|unavailable|no route|name resolution|service not known"

@@ -28,8 +28,7 @@ from trainhall.cluster.reconcile.decisions import (
 )
 from trainhall.cluster.reconcile.restart_policy import AfterFailure, node_lost
 from trainhall.cluster.reconcile.situation import Situation
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 
 SENDING_SECONDS = 5.0
 """After the last rank's end: most hosts have sent everything by then."""

@@ -21,8 +21,7 @@ from trainhall.cluster.reconcile.resize import (
 from trainhall.cluster.reconcile.restart_policy import AfterFailure, after_failure
 from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.snapshot.model import AttemptFacts, HostFacts, JobFacts
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.status import Outcome
 from trainhall.training.spec.plan import ChosenPlan
 

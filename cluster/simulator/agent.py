@@ -43,8 +43,7 @@ from trainhall.cluster.waiting import wait_until_set
 from trainhall.cluster.wire.protocol import Assignment, Desired, JoinRequest, Report
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.fencing import FencingToken
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome

@@ -5,8 +5,7 @@ from datetime import datetime
 
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.wire.protocol import AssignmentReport
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.status import Outcome
 
 MAX_REFUSAL = 1000

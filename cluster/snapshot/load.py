@@ -35,8 +35,7 @@ from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
 from trainhall.training.checkpoint.format.names import parse_name
 from trainhall.training.fencing import FencingToken
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 
 # A pass follows every change, and building a statement takes as long as running it.
 _GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)

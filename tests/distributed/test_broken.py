@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
 from trainhall.distributed.broken import is_broken, message_of
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.loop.oom_report import is_out_of_memory
 
 OWN = (

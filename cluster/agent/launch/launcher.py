@@ -43,8 +43,7 @@ from trainhall.cluster.backoff import Backoff
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.api_access import write_api_access
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch
 from trainhall.training.spec.plan import PlanningFailedError

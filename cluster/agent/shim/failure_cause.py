@@ -8,7 +8,7 @@ import re
 import signal as signals
 from dataclasses import dataclass
 
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 
 LAST_LINES = 20
 """Number of log lines that are searched: earlier ones are seldom the cause."""

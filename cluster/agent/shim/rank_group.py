@@ -8,8 +8,7 @@ from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable
 from trainhall.cluster.agent.shim.rendezvous import RendezvousHandle, open_rendezvous
 from trainhall.training.link.control import Control
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Launch, Rendezvous
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.shim import folder_ipc, rank_process
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, Rendezvous
 

@@ -35,8 +35,7 @@ from trainhall.cluster.agent.shim.rank_group import RankGroup, not_started
 from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, failed_rank
 from trainhall.cluster.agent.shim.status_file import RETRY_SECONDS, StatusFile
 from trainhall.training.link.control import STUCK_SECONDS, Control
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch, load_launch
 from trainhall.training.link.progress import newest_step, read

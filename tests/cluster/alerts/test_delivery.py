@@ -21,8 +21,7 @@ from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.options import AlertOptions
 from trainhall.db.alerts import AlertDelivery
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.status import Outcome
 
 DAY = 86400.0

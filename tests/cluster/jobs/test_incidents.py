@@ -10,8 +10,7 @@ from trainhall.cluster.jobs.views import attempt_view
 from trainhall.cluster.lifecycle.generations import note_first_step
 from trainhall.db.documents import Allocation, GenerationRecord, NodeAllocation
 from trainhall.db.models import Attempt
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

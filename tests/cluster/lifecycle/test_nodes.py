@@ -44,8 +44,7 @@ from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.db.database import Database
 from trainhall.db.models import Node, NodeEvent
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.status import Outcome
 
 WHY = Reason.of(ReasonCode.SUBMITTED)

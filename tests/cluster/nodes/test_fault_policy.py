@@ -11,7 +11,7 @@ from trainhall.cluster.nodes.fault_policy import (
     is_node_fault,
     quarantine_reason,
 )
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -42,8 +42,7 @@ from trainhall.cluster.snapshot.model import (
     JobFacts,
     NodeFacts,
 )
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.status import Outcome
 
 OPTIONS = ClusterOptions()

@@ -3,7 +3,7 @@
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.reconcile.hang_policy import hang_of
 from trainhall.cluster.snapshot.model import HostFacts
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.stall import RankStall, Stall
 
 

@@ -16,8 +16,7 @@ from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.db.models import Attempt, Grant
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.events import RankEvent
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.launch import Unrecorded
 from trainhall.training.link.status import FailedRank, Outcome
 

@@ -5,8 +5,7 @@ from support.cluster.facts import job_facts
 
 from trainhall.cluster.reconcile.restart_policy import after_failure, is_same_failure
 from trainhall.cluster.snapshot.model import JobFacts
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 
 NO_MODULE = Failure(
     rank=0,

@@ -14,8 +14,7 @@ from pathlib import Path
 import psutil
 
 from trainhall.cluster.agent.shim.outcome import last_lines
-from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.progress import Activity, Part, RankProgress, read
 from trainhall.training.link.stall import RankStall, Stall

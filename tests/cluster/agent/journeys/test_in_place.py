@@ -15,7 +15,7 @@ from support.waiting import eventually
 
 from trainhall.training.checkpoint.format.names import scan
 from trainhall.training.link.control import Control
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.folder import replace_json
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import EXIT_STOPPED, EXIT_STUCK

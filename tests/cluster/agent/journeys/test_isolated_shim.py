@@ -10,7 +10,7 @@ from support.waiting import eventually
 
 from trainhall.cluster.agent.shim import isolation
 from trainhall.cluster.agent.shim.hang import stack_dumps
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.status import Outcome, ShimStatus
 
 TICKING = """

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 
 TORCHS = "DataLoader worker (pid 7) is killed by signal:"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainhall.cluster.agent.shim.outcome import describe_failure
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.spool import EventSpool
 from trainhall.training.link.status import RankState

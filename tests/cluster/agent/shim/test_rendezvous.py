@@ -14,7 +14,7 @@ from trainhall.cluster.agent.shim import rank_group, rank_process, rendezvous
 from trainhall.cluster.agent.shim.supervisor import Shim
 from trainhall.distributed.environment import STORE_PREFIX, RankEnvironment
 from trainhall.training.link.control import Control
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Launch, Rendezvous
 from trainhall.training.link.status import ShimStatus

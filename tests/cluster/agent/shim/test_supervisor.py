@@ -18,7 +18,7 @@ from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shim import main as shim_main
 from trainhall.cluster.agent.shim.rank_process import writer_name
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Command, RankSlot, Rendezvous
 from trainhall.training.link.status import Outcome, ShimStatus

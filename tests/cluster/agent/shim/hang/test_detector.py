@@ -17,7 +17,7 @@ from trainhall.cluster.agent.shim.hang.detector import (
     detect_stall,
     hang_floor,
 )
-from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.failure import Cause
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.progress import Activity, Part, RankProgress, newest_step, read
 from trainhall.training.link.progress_writer import Progress
