@@ -60,8 +60,7 @@ FEW = hypothesis.settings(
 # Requests are made in the tests, since every worker collects this file and one runs it.
 @pytest.fixture(scope="module")
 def random_requests() -> Callable[[str], list[AnyCase]]:
-    """Makes random requests of an operation, once for both databases: making one costs more than
-    its answer."""
+    """Makes random requests of an operation, once for both databases."""
     schema = _schema(DOCUMENT, coverage={"enabled": False})
     return cache(lambda operation: _made(schema, operation))
 
