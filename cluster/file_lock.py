@@ -19,7 +19,8 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # Users of jobs have to get through a folder of data, and need not know what is in it.
+        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 

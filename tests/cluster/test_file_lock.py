@@ -60,3 +60,8 @@ def test_file_lock_is_granted_without_lock_support(tmp_path: Path) -> None:
     # Commands and agents, which set up no log for it, keep stdout for data.
     assert done.stdout == "True\n"
     assert done.stderr == (f'lock_unsupported folder={tmp_path} error="No locks available"\n')
+
+
+def test_others_do_not_list_a_new_folder(tmp_path: Path) -> None:
+    with FileLock(tmp_path / "data" / "a.lock"):
+        assert (tmp_path / "data").stat().st_mode & 0o066 == 0
