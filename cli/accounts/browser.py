@@ -37,15 +37,18 @@ def can_open() -> bool:
 
 
 def open_link(link: str) -> bool:
-    """Open a login link in a browser, if one can be opened. It may take seconds.
+    """Open a login link where `can_open`; return whether a browser was started."""
+    return can_open() and open_page(link)
+
+
+def open_page(link: str) -> bool:
+    """Open a page in a browser, whose link is secret. It may take seconds.
 
     The link goes through a file: other users of a host see the arguments of a browser.
 
     Returns:
         Whether a browser was started.
     """
-    if not can_open():
-        return False
     try:
         return webbrowser.open(_file_of(link).as_uri())
     except OSError:

@@ -8,13 +8,12 @@ import secrets
 import socket
 import threading
 import time
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from trainhall.cli.accounts.browser import has_browser
+from trainhall.cli.accounts.browser import has_browser, open_page
 from trainhall.cli.base import output as out
 from trainhall.cli.base.errors import CliError, NotAllowedError
 
@@ -73,7 +72,7 @@ def _by_browser(url: str) -> tuple[str, str]:
         }
         page = f"{url}/login/commands?{urlencode(query)}"
         out.notice(f"Approve the login {challenge[:6]} in the browser. If none opens: {page}")
-        webbrowser.open(page)
+        open_page(page)
         if not listener.answered.wait(BROWSER_SECONDS):
             raise CliError("the login was not approved in time; try again, or use --code")
     if listener.code is None:

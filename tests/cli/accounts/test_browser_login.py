@@ -1,11 +1,14 @@
 """`trainhall login` by a browser on the same host, and by a code."""
 
+import html
 import io
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
@@ -62,12 +65,20 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("TRAINHALL_TOKEN", raising=False)
     monkeypatch.setattr(sys, "stdin", Terminal())
 
 
 def run(*arguments: str) -> None:
     get_command(app).main([*arguments], prog_name="trainhall", standalone_mode=False)
+
+
+def link_in(opened: str) -> str:
+    """The link of the file that a browser opens: arguments show it to other users of the host."""
+    text = Path(unquote(urlsplit(opened).path)).read_text()
+    (link,) = re.findall(r'href="(.+)"', text)
+    return html.unescape(link)
 
 
 @pytest.mark.parametrize("approves", [True, False])
@@ -84,7 +95,7 @@ def test_browser_on_this_host_logs_in(
         thread.start()
         return True
 
-    monkeypatch.setattr("webbrowser.open", open_page)
+    monkeypatch.setattr("webbrowser.open", lambda opened: open_page(link_in(opened)))
     if approves:
         run("login", url)
         token = stored_token(url)
@@ -127,7 +138,7 @@ def test_foreign_pages_cannot_answer(
         statuses.extend(httpx.get(each).status_code for each in (listener, f"{listener}&state=y"))
         return True
 
-    monkeypatch.setattr("webbrowser.open", open_page)
+    monkeypatch.setattr("webbrowser.open", lambda opened: open_page(link_in(opened)))
     with pytest.raises(CliError, match="not approved"):
         run("login", url)
     assert statuses == [404, 404]
