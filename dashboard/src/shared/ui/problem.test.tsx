@@ -19,3 +19,9 @@ it("a problem without fields shows its detail", () => {
   shown(<Problem error={error} what="Could not pause the job" />);
   expect(screen.getByText("it is completed")).toBeVisible();
 });
+
+it("a refused login shows its detail alone", () => {
+  const error = new ApiError(401, "A valid credential is required", "the password is wrong");
+  shown(<Problem error={error} what="Could not log in" />);
+  expect(screen.getByRole("alert")).toHaveTextContent(/^Could not log inthe password is wrong$/);
+});

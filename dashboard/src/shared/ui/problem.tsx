@@ -13,7 +13,8 @@ interface Props {
 
 /** A failed request: its title, its detail and a way to try again. */
 export function Problem({ error, what, onRetry, onClose }: Props) {
-  const title = error instanceof ApiError && error.status !== 0 ? error.title : "";
+  // Of a refused login the detail says more, and elsewhere a 401 leads to the login page.
+  const title = error instanceof ApiError && ![0, 401].includes(error.status) ? error.title : "";
   const detail = error instanceof Error ? error.message : String(error);
   const fields = error instanceof ApiError ? error.fields : [];
   return (
