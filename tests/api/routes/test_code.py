@@ -139,6 +139,7 @@ async def add_node(coordinator: Coordinator, name: str, address: str) -> None:
         node = Node(id=name[:32], name=name, address=address, created_at=now, state_at=now)
         node.state, node.reason = "ready", "joined"
         session.add(node)
+    coordinator.heartbeats.mark_reported(node.id)  # a dry run waits for a node that has not
 
 
 async def test_code_upload_refuses_unusable_archives(

@@ -157,6 +157,7 @@ class World:
                 session.add(
                     Device(node_id=NODE, index=index, kind="cuda", name="H100", memory_total=2**30)
                 )
+        coordinator.heartbeats.mark_reported(NODE)
         # Each takes a device, and then each waits for one.
         for _ in range(2):
             for mark, who in ((OWN, "colleague"), (FOREIGN, "grower")):
