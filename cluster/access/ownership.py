@@ -1,6 +1,7 @@
 """The owner and the project of what a caller submits."""
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.principal import Principal, who_gives_roles
@@ -92,8 +93,15 @@ async def check_project(
     if caller.is_admin and await session.get(Project, project) is not None:
         return
     if caller.is_admin and caller.how == "none":
-        session.add(Project(name=project, limits={}, created_at=clock.now()))
-        await session.flush()
+        values = {"name": project, "limits": {}, "created_at": clock.now()}
+
+        def make(connection: Connection) -> None:
+            # Another request may make it at the same time.
+            dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+            made = dialect.insert(Project).values(values)
+            connection.execute(made.on_conflict_do_nothing())
+
+        await (await session.connection()).run_sync(make)
         return
     known = sorted(await session.scalars(select(Project.name)) if caller.is_admin else caller.roles)
     shown = ", ".join(known[:20]) or "none"
