@@ -89,12 +89,14 @@ for name in ("status.json", "launch.json", "control.bin", "ranks/0/events.jsonl"
         (folder / name).mkdir()
     else:
         (folder / name).write_text("[" * 100_000)
+ended, held = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.execve(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(600)"], {})
     os._exit(0)
-time.sleep(0.2)
+os.close(held)
+os.read(ended, 1)  # until the detached child runs its own program, which closes its end
 os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(600)
 """
