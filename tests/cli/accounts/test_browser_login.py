@@ -23,7 +23,6 @@ from trainhall.api.app import create_app
 from trainhall.api.host.credentials import credentials_file, stored_token
 from trainhall.api.settings import Settings
 from trainhall.cli.accounts import browser_login
-from trainhall.cli.accounts.browser import has_browser
 from trainhall.cli.base.errors import CliError, NotAllowedError, UsageError
 from trainhall.cli.main import app
 from trainhall.cluster.api_paths import API_PREFIX
@@ -142,16 +141,6 @@ def test_foreign_pages_cannot_answer(
     with pytest.raises(CliError, match="not approved"):
         run("login", url)
     assert statuses == [404, 404]
-
-
-def test_session_over_ssh_gets_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webbrowser.get", lambda: None)
-    for name in ("SSH_CONNECTION", "SSH_TTY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DISPLAY", ":0")
-    assert has_browser()
-    monkeypatch.setenv("SSH_TTY", "/dev/pts/1")
-    assert not has_browser()
 
 
 def test_code_and_paste_exclude_each_other(url: str) -> None:
