@@ -9,7 +9,7 @@ between there and the feed's position.
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from trainhall.arrays import Floats, Ints, np
 from trainhall.db.database import Database
-from trainhall.db.models import Event, JobProgress, LogChunk, MetricFrame
+from trainhall.db.models import Event, Job, JobProgress, LogChunk, MetricFrame
 from trainhall.db.sanitize import number_or_text
 from trainhall.db.views import rfc3339
 from trainhall.monitoring.codec import DIGESTS, Table, decode_frames
@@ -83,7 +83,8 @@ class _Viewer:
 class _Feed:
     """The one reader of a job, while it has viewers."""
 
-    def __init__(self, database: Database, job_id: str, position: int) -> None:
+    def __init__(self, database: Database, job_id: str, project: str, position: int) -> None:
+        self.project = project
         self.position = position
         self.viewers: set[_Viewer] = set()
         self.woken = asyncio.Event()
@@ -141,17 +142,25 @@ class Hub:
         if feed is not None:
             feed.woken.set()
 
-    async def follow(self, job_id: str, after: int) -> AsyncIterator[list[Frame]]:
+    async def follow(
+        self, job_id: str, after: int, may_read: Callable[[str], bool]
+    ) -> AsyncIterator[list[Frame]]:
         """Yield frames with a sequence above `after`, each once, until `close`.
 
         A `reset` frame says that the frames after `after` are not available: the viewer reads
         the job again and continues with the frames after the reset's sequence.
 
+        Args:
+            may_read: whether the viewer may read jobs of this project. Asked here, as all viewers
+                of a job share the query for its project.
+
         Raises:
             ViewerTooSlowError: when the viewer lagged too far behind.
-            LookupError: when there is no such job.
+            LookupError: when there is no such job, or the viewer may not read it.
         """
         feed = await self._feed(job_id)
+        if not may_read(feed.project):
+            raise LookupError(_no_job(job_id))
         viewer = _Viewer()
         feed.viewers.add(viewer)
         try:
@@ -202,8 +211,8 @@ class Hub:
 
     async def _open(self, job_id: str) -> _Feed:
         try:
-            last = await self._last_sequence(job_id)
-            feed = self._feeds[job_id] = _Feed(self._database, job_id, last)
+            project, last = await self._project_and_sequence(job_id)
+            feed = self._feeds[job_id] = _Feed(self._database, job_id, project, last)
             feed.task.add_done_callback(lambda _: self._forget(job_id, feed))
             return feed
         finally:
@@ -213,18 +222,22 @@ class Hub:
         if self._feeds.get(job_id) is feed:
             del self._feeds[job_id]
 
-    async def _last_sequence(self, job_id: str) -> int:
-        last = select(JobProgress.stream_seq).where(JobProgress.job_id == job_id)
-        found = await self._database.read(lambda connection: connection.scalar(last))
+    async def _project_and_sequence(self, job_id: str) -> tuple[str, int]:
+        query = (
+            select(Job.project, JobProgress.stream_seq)
+            .join(JobProgress, JobProgress.job_id == Job.id)
+            .where(Job.id == job_id)
+        )
+        found = await self._database.read(lambda connection: connection.execute(query).first())
         if found is None:
-            raise LookupError(f"there is no job {job_id!r}")
-        return found
+            raise LookupError(_no_job(job_id))
+        return found.project, found.stream_seq
 
     async def _replay(self, job_id: str, after: int, up_to: int) -> AsyncIterator[list[Frame]]:
         """Yield the stored frames above `after` and up to `up_to`."""
         if after > up_to:
             # The viewer may have read what the feed has still to read, or another database.
-            last = await self._last_sequence(job_id)
+            _, last = await self._project_and_sequence(job_id)
             if after > last:
                 yield [_reset(last)]
             return
@@ -237,6 +250,10 @@ class Hub:
             if page.frames:
                 yield page.frames
             position = page.up_to
+
+
+def _no_job(job_id: str) -> str:
+    return f"there is no job {job_id!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ coordinators of one host don't log each other out.
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,6 @@ from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import METRICS_SCOPE, AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
-from trainhall.db.database import run_to_end
 
 LOG_IN, LOG_IN_BY_PASSWORD = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/login"
 METHODS = f"{API_PREFIX}/auth/methods"
@@ -201,13 +201,15 @@ async def until_revoked(connection: HTTPConnection) -> str:
     """
     find: Lookup | None = connection.scope.get("trainhall.lookup")
     before = principal_or_none(connection)
+    # Viewers that come at once, as after a restart, do not all check at once.
+    await asyncio.sleep(RECHECK_SECONDS * random.random())
     while True:
         await asyncio.sleep(RECHECK_SECONDS)
         if find is None or before is None:
             continue  # none was needed
         # A database that does not answer ends no connection.
         with suppress(DBAPIError):
-            now = await run_to_end(find())
+            now = await find()
             if now is None:
                 return "logged out: the credential is no longer valid"
             if (now.is_admin, dict(now.roles)) != (before.is_admin, dict(before.roles)):

@@ -15,6 +15,7 @@ Each message is a JSON object. Close codes:
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -28,12 +29,12 @@ from trainhall.api.login.services import LimitedServices, ServicesDep
 from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
 from trainhall.cluster.waiting import end_tasks
-from trainhall.db.database import run_to_end
 from trainhall.monitoring.live import Frame, ViewerTooSlowError
 
 log = structlog.get_logger(__name__)
@@ -143,11 +144,11 @@ async def _notify(websocket: WebSocket, feed: BrowserFeed, after: int, reader: P
 
 async def _send(websocket: WebSocket, services: LimitedServices, job_id: str, after: int) -> None:
     async with _closing(websocket):
-        await run_to_end(services.jobs.check(checked_id("job", job_id)))
-        # Closed with the viewer, so that the hub forgets it at once.
-        frames_of = cast(
-            AsyncGenerator[list[Frame], None], services.unlimited.hub.follow(job_id, after)
+        followed = services.unlimited.hub.follow(
+            checked_id("job", job_id), after, partial(services.caller.may, Action.READ)
         )
+        # Closed with the viewer, so that the hub forgets it at once.
+        frames_of = cast(AsyncGenerator[list[Frame], None], followed)
         async with contextlib.aclosing(frames_of) as pages:
             async for frames in pages:
                 for frame in frames:

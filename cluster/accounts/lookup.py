@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import structlog
 from sqlalchemy import bindparam, null, or_, select, update
@@ -54,10 +55,16 @@ class _Known:
     """Monotonic time until which that is trusted."""
 
 
+_Key = tuple[How, str]
+"""A credential: what it is, and its hash."""
+
+
 @dataclass
 class _Cache:
-    known: dict[str, _Known] = field(default_factory=dict)
-    """By the hash of the credential; only valid ones."""
+    known: dict[_Key, _Known] = field(default_factory=dict)
+    """Only valid ones."""
+    under_way: dict[_Key, asyncio.Task[Principal | None]] = field(default_factory=dict)
+    """Look-ups, which all requests with that credential wait for."""
     version: int = 0
     """Changes when all are forgotten: what was read before is not kept."""
 
@@ -68,16 +75,19 @@ class CredentialLookup(Service):
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
         self._cache = _Cache()
+        self._lookups: set[asyncio.Task[Principal | None]] = set()
         self._stored: set[asyncio.Task[None]] = set()
         """Last uses that are being stored."""
 
     async def stop(self) -> None:
-        """Wait for what is being stored."""
+        """Wait for look-ups that requests have left, and for what is being stored."""
+        await asyncio.gather(*self._lookups, return_exceptions=True)
         await asyncio.gather(*self._stored)
 
     def forget_known(self) -> None:
         """Look every credential up again: users, roles or credentials have changed."""
         self._cache.known.clear()
+        self._cache.under_way.clear()
         self._cache.version += 1
 
     async def of_token(self, token: str) -> Principal | None:
@@ -89,11 +99,29 @@ class CredentialLookup(Service):
         return await self._principal(secret, "session") if len(secret) <= MAX_CODE else None
 
     async def _principal(self, secret: str, how: How) -> Principal | None:
-        digest, cache = sha256(secret), self._cache
-        known = cache.known.get(digest)
+        key, cache = (how, sha256(secret)), self._cache
+        known = cache.known.get(key)
         if known is not None and known.until > self._clock.monotonic():
             return known.principal
-        cache.known.pop(digest, None)
+        cache.known.pop(key, None)
+        task = cache.under_way.get(key)
+        if task is None:
+            task = asyncio.create_task(self._look_up(key), name="look-up of a credential")
+            cache.under_way[key] = task
+            self._lookups.add(task)
+            task.add_done_callback(partial(self._end_lookup, key))
+        # A request that is cancelled ends it for none of the others.
+        return await asyncio.shield(task)
+
+    def _end_lookup(self, key: _Key, task: asyncio.Task[Principal | None]) -> None:
+        self._lookups.discard(task)
+        if self._cache.under_way.get(key) is task:
+            del self._cache.under_way[key]
+        if not task.cancelled():
+            task.exception()  # else one that all requests have left is reported
+
+    async def _look_up(self, key: _Key) -> Principal | None:
+        (how, digest), cache = key, self._cache
         version = cache.version
         query = _OF_TOKEN if how == "token" else _OF_SESSION
         now = self._clock.now()
@@ -113,7 +141,7 @@ class CredentialLookup(Service):
             trusted = min(trusted, (expires_at - now).total_seconds())
         # The token of an attempt ends with it, of which nobody tells.
         if version == cache.version and job_id is None:
-            cache.known[digest] = _Known(principal, self._clock.monotonic() + trusted)
+            cache.known[key] = _Known(principal, self._clock.monotonic() + trusted)
         # A use in the future: the clock was set back.
         if used_at is None or not 0 <= (now - used_at).total_seconds() < USE_SECONDS:
             # The request does not wait for it.

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import update
 from support.storage.frames import NOW, add_job, frame, revoke, table
 
+from trainhall.cluster.access.roles import DEFAULT_PROJECT
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
@@ -30,7 +31,9 @@ class MonitoredJob:
         self.sent: dict[str, int] = {}
 
     def follow(self, after: int = 0) -> AsyncGenerator[list[Frame], None]:
-        return cast(AsyncGenerator[list[Frame], None], self.hub.follow("job", after))
+        return cast(
+            AsyncGenerator[list[Frame], None], self.hub.follow("job", after, lambda _: True)
+        )
 
     async def send(self, *tables: Any, writer: str = "w") -> None:
         self.sent[writer] = self.sent.get(writer, 0) + 1
@@ -135,7 +138,26 @@ async def test_live_stream_omits_void_points(job: MonitoredJob) -> None:
 
 async def test_live_stream_refuses_an_unknown_job(job: MonitoredJob) -> None:
     with pytest.raises(LookupError, match="ghost"):
-        await anext(aiter(job.hub.follow("ghost", 0)))
+        await anext(aiter(job.hub.follow("ghost", 0, lambda _: True)))
+
+
+async def test_foreign_job_is_as_an_unknown_one(job: MonitoredJob) -> None:
+    await job.note()
+    assert [f["seq"] for f in await job.first(1)] == [1]
+    with pytest.raises(LookupError) as unknown:
+        await anext(aiter(job.hub.follow("ghost", 0, lambda _: False)))
+    asked: list[str] = []
+
+    def refuse(project: str) -> bool:
+        asked.append(project)
+        return False
+
+    async with aclosing(job.follow()) as allowed:
+        await anext(allowed)  # also of a feed that has viewers
+        with pytest.raises(LookupError) as foreign:
+            await anext(aiter(job.hub.follow("job", 0, refuse)))
+    assert str(foreign.value) == str(unknown.value).replace("ghost", "job")
+    assert asked == [DEFAULT_PROJECT]
 
 
 async def test_outdated_viewer_must_reload(
@@ -206,14 +228,14 @@ async def test_concurrent_viewers_share_one_read(
 ) -> None:
     await job.send(table([1], loss=[0.5]))
     asked = 0
-    last_sequence = Hub._last_sequence
+    project_and_sequence = Hub._project_and_sequence
 
-    async def counted(hub: Hub, job_id: str) -> int:
+    async def counted(hub: Hub, job_id: str) -> tuple[str, int]:
         nonlocal asked
         asked += 1
-        return await last_sequence(hub, job_id)
+        return await project_and_sequence(hub, job_id)
 
-    monkeypatch.setattr(Hub, "_last_sequence", counted)
+    monkeypatch.setattr(Hub, "_project_and_sequence", counted)
     viewers = [asyncio.create_task(job.first(1)) for _ in range(20)]
     viewers[0].cancel()  # the others do not depend on the first
     seen = await asyncio.gather(*viewers[1:])
