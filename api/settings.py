@@ -118,6 +118,10 @@ class Settings(Documented, BaseSettings):
     """Jobs of one user that may wait in the queue."""
     log_bytes_per_job: Annotated[int, Field(ge=1024, le=2**60)] = 1024**3
     """So much of what a job's ranks print is stored."""
+    output_file_bytes: Annotated[int, Field(ge=1024, le=2**60)] = 20 * 1024**3
+    """The largest output file of a job that is stored."""
+    output_bytes_per_job: Annotated[int, Field(ge=1024, le=2**60)] = 100 * 1024**3
+    """So much of what a job writes to its folder is stored."""
     suspect_after: Annotated[Duration, Field(gt=0, le=86400)] = 15.0
     """Without a heartbeat for so long, a node gets no new work."""
     lost_after: Annotated[Duration, Field(gt=0, le=86400)] = 90.0
@@ -243,6 +247,8 @@ class Settings(Documented, BaseSettings):
             lost_after_seconds=self.lost_after,
             queued_jobs_per_user=self.queued_jobs_per_user,
             log_bytes_per_job=self.log_bytes_per_job,
+            output_file_bytes=self.output_file_bytes,
+            output_bytes_per_job=self.output_bytes_per_job,
             audit_days=self.audit_days,
             quotas=self.quotas,
             preemption=self.preemption,

@@ -36,6 +36,8 @@ from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.outputs.service import OutputService
+from trainhall.cluster.outputs.store import OutputStore
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
 from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
@@ -86,9 +88,10 @@ class Coordinator:
         self.groups = GroupService(context, self.accounts)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(context, data_dir)
+        self.outputs = OutputService(context, OutputStore(data_dir))
         self.jobs = JobService(context, self.code)
         self.projects = ProjectService(context, self.accounts, self.jobs)
-        self.deleted_jobs = DeletedJobs(db, self.store.remove_job)
+        self.deleted_jobs = DeletedJobs(db, self._remove_files)
         self.experiments = ExperimentService(context, self.code)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue_history = QueueHistoryService(context)
@@ -159,6 +162,15 @@ class Coordinator:
         await self._tasks.stop()
         await self.reconciler.stop()
 
+    async def _remove_files(self, job_id: str) -> None:
+        """Remove a deleted job's files in the data folder.
+
+        Raises:
+            OSError: the disk does not let them go.
+        """
+        await self.store.remove_job(job_id)
+        await self.outputs.delete(job_id)
+
     async def _keep_packing(self) -> None:
         while True:
             await asyncio.sleep(self.options.packing_seconds)
@@ -190,6 +202,7 @@ class Coordinator:
         await self.checkpoints.uploads.remove_unrecorded()
         await self.store.sweep(self.options.abandoned_upload_seconds)
         await self.code.sweep(self.options.unused_code_seconds)
+        await self.outputs.uploads.sweep()
         async with self.db.transaction() as session:
             await devices.forget(session, self.clock.now())
         await self.ledger_keeper.keep()

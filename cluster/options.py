@@ -87,6 +87,10 @@ class ClusterOptions:
     """Jobs of one user that may wait in the queue; of those without a user together."""
     log_bytes_per_job: int = 1024**3
     """So much of what a job's ranks print is stored."""
+    output_file_bytes: int = 20 * 1024**3
+    """The largest output file that is stored."""
+    output_bytes_per_job: int = 100 * 1024**3
+    """So much of what a job writes is stored, unless its spec sets less."""
     audit_days: float = 365.0
     """Rows of the audit log are kept for so many days."""
     housekeeping_seconds: float = 30.0

@@ -29,6 +29,7 @@ SERVER_ONLY = (
     "allowed_hosts", "auth", "mock_auth", "public_url", "access_log", "log_level", "suspect_after",
     "lost_after", "connections_per_address", "head_seconds", "body_seconds", "viewers_per_user",
     "uploads_per_user", "queued_jobs_per_user", "log_bytes_per_job",
+    "output_file_bytes", "output_bytes_per_job",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
     "price_kwh", "currency", "public_ca", "trusted_proxies", "audit_days", "oidc", "projects",

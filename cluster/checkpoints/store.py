@@ -17,17 +17,16 @@ import re
 import shutil
 import time
 from collections.abc import AsyncIterator
-from io import FileIO
 from pathlib import Path
 
 from trainhall.cluster.errors import (
     DamagedError,
     InvalidValueError,
     NotFoundError,
-    TooLargeError,
     explain_full_disk,
 )
 from trainhall.cluster.ports import Ids
+from trainhall.cluster.received_file import ReceivedFile
 from trainhall.training.checkpoint.format.draft import fsync_folder, make_durable_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import (
@@ -43,7 +42,6 @@ from trainhall.training.checkpoint.format.removal import vanish
 _JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 _MAX_PATH = 512
 _MAX_PART = 255
-_BLOCK = 1024 * 1024
 _PART_SUFFIX = ".part"
 _REMEDY = "nodes keep their checkpoints and retry the upload until there is space"
 
@@ -85,18 +83,9 @@ class CheckpointStore:
                 return
             limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
             temporary = target.with_name(f"{self._ids.new()}{_PART_SUFFIX}")
-            writer = _Writer(temporary)
+            writer = ReceivedFile(temporary)
             try:
-                pending = bytearray()
-                async for chunk in chunks:
-                    pending += chunk
-                    if writer.size + len(pending) > limit:
-                        raise TooLargeError(limit)
-                    if len(pending) >= _BLOCK:
-                        await asyncio.to_thread(writer.write, bytes(pending))
-                        pending.clear()
-                # One hop to a thread for all of a small file.
-                await asyncio.to_thread(writer.finish, bytes(pending), target, sha256)
+                await writer.receive(chunks, limit, target, sha256)
             except (FileExistsError, NotADirectoryError):
                 raise InvalidValueError(
                     "path", path, "a part of it was uploaded as a file"
@@ -232,54 +221,6 @@ def _whole_upload(upload: Path) -> Manifest:
             f"not of job {upload.parent.name}, {upload.name}"
         )
     return manifest
-
-
-class _Writer:
-    """One file on its way in: hashed as it is written, durable before it gets its name."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: FileIO | None = None
-        self._digest = hashlib.sha256()
-        self.size = 0
-        self.is_done = False
-
-    def write(self, data: bytes) -> None:
-        """Write; raise FileExistsError or NotADirectoryError if part of the path is a file."""
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("xb", buffering=0)
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) or 0 :]
-        self._digest.update(data)
-        self.size += len(data)
-
-    def finish(self, data: bytes, target: Path, sha256: str | None) -> None:
-        """Write the last of it and give it its name.
-
-        Raises:
-            FileExistsError, NotADirectoryError: a part of the path is a file.
-            IsADirectoryError: the target is a folder.
-            DamagedError: what came is not what `sha256` says.
-        """
-        self.write(data)
-        assert self._file is not None
-        os.fsync(self._file.fileno())
-        self._file.close()
-        found = self._digest.hexdigest()
-        if sha256 is not None and found != sha256.lower():
-            raise DamagedError(
-                f"{target.name}: its SHA-256 is {found}, not {sha256}; send it again"
-            )
-        self._path.replace(target)
-        self.is_done = True
-
-    def discard(self) -> None:
-        """Remove the file if it was not renamed."""
-        if self._file is not None:
-            self._file.close()
-            self._path.unlink(missing_ok=True)
 
 
 def _is_intact(file: Path, sha256: str) -> bool:

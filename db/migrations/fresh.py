@@ -13,10 +13,11 @@ from trainhall.db.lease import CoordinatorLease
 from trainhall.db.ledger import LedgerEntry
 from trainhall.db.migrations import HEAD
 from trainhall.db.models import Base
+from trainhall.db.outputs import OutputFile
 from trainhall.db.reports import Report
 
 # Together they import the modules of all tables.
-TABLES = (Project, Alert, IdempotencyKey, CoordinatorLease, LedgerEntry, Report)
+TABLES = (Project, Alert, IdempotencyKey, CoordinatorLease, LedgerEntry, Report, OutputFile)
 METADATA = Base.metadata
 
 _VERSION = Table(

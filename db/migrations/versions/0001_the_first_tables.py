@@ -323,6 +323,17 @@ def upgrade() -> None:
         sa.Column("histograms", sa.LargeBinary),
     )
     op.create_table(
+        "outputs",
+        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("rank", sa.Integer, primary_key=True),
+        sa.Column("path", sa.String(1024), primary_key=True),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("size", BIGINT, nullable=False),
+        sa.Column("sha256", sa.String(64), nullable=False),
+        sa.Column("modified_at", TIME, nullable=False),
+        sa.Column("stored_at", TIME, nullable=False),
+    )
+    op.create_table(
         "coordinator_lease",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("holder", sa.String(64), nullable=False),

@@ -14,7 +14,6 @@ from support.cluster.simulated import CountingIds
 from support.examples import share_of
 from support.storage.stored import FILES, NAME, manifest, pieces, upload, upload_and_commit
 
-from trainhall.cluster.checkpoints import store as store_module
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.errors import (
     DamagedError,
@@ -23,6 +22,7 @@ from trainhall.cluster.errors import (
     StorageFullError,
     TooLargeError,
 )
+from trainhall.cluster.received_file import ReceivedFile
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -168,7 +168,7 @@ async def test_upload_succeeds_after_a_full_disk(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     places: dict[str, tuple[Any, str]] = {
-        "write": (store_module._Writer, "write"),
+        "write": (ReceivedFile, "write"),
         "fsync": (os, "fsync"),
         "rename": (Path, "rename"),
     }

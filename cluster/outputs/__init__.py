@@ -1,0 +1,1 @@
+"""What jobs write: records, bytes and uploads; imports `access`, `lifecycle` and `wire`."""

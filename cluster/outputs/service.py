@@ -1,0 +1,71 @@
+"""The files that jobs wrote, for their users."""
+
+import asyncio
+from pathlib import Path
+
+from sqlalchemy import delete, select
+
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import check_job
+from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.outputs.store import OutputStore
+from trainhall.cluster.outputs.uploads import OutputUploads
+from trainhall.cluster.outputs.views import Output
+from trainhall.cluster.service import Service, ServiceContext
+from trainhall.db.outputs import OutputFile
+
+
+class OutputService(Service):
+    def __init__(self, context: ServiceContext, store: OutputStore) -> None:
+        super().__init__(context)
+        self._store = store
+        self.uploads = OutputUploads(context, store)
+
+    async def list(self, job_id: str, rank: int | None = None) -> list[Output]:
+        """List a job's files by path.
+
+        Args:
+            rank: lists the files of the host whose lowest rank this is. None: of all hosts, and
+                where several have a file of one name that of the lowest rank.
+
+        Raises:
+            NotFoundError: there is no such job that the caller sees.
+        """
+        async with self._db.session() as session:
+            await check_job(session, self._caller, job_id)
+            found = select(OutputFile).where(OutputFile.job_id == job_id)
+            if rank is not None:
+                found = found.where(OutputFile.rank == rank)
+            rows = await session.scalars(found.order_by(OutputFile.rank))
+            files: dict[str, OutputFile] = {}
+            for row in rows:
+                files.setdefault(row.path, row)
+            return [Output.of(files[path]) for path in sorted(files)]
+
+    async def find(self, job_id: str, path: str, rank: int | None = None) -> tuple[Output, Path]:
+        """Find one of a job's files; return it, and where its bytes lie. They never change there,
+        and go when the job has replaced the file: open it at once.
+
+        Raises:
+            ForbiddenError: the caller may not read the files of the job.
+            NotFoundError: there is no such job that the caller sees, or no such file.
+        """
+        async with self._db.session() as session:
+            await check_job(session, self._caller, job_id, Action.READ_FILES)
+            found = select(OutputFile).where(OutputFile.job_id == job_id, OutputFile.path == path)
+            if rank is not None:
+                found = found.where(OutputFile.rank == rank)
+            row = await session.scalar(found.order_by(OutputFile.rank).limit(1))
+        if row is None:
+            raise NotFoundError("output", f"{path} of job {job_id}"[:200])
+        return Output.of(row), await asyncio.to_thread(self._store.file, job_id, row.sha256)
+
+    async def delete(self, job_id: str) -> None:
+        """Delete the files of a job whose record goes: the caller has checked that it may.
+
+        Raises:
+            OSError: the disk does not let them go; it may be called again.
+        """
+        async with self._db.transaction() as session:
+            await session.execute(delete(OutputFile).where(OutputFile.job_id == job_id))
+        await self._store.remove_job(job_id)
