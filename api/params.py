@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
 from trainhall.cluster.errors import NotFoundError
-from trainhall.db.cursors import MAX_LENGTH
+from trainhall.db.queries.cursors import MAX_LENGTH
 from trainhall.training.spec.base import one_line
 
 MAX_SEQUENCE = 2**63 - 1

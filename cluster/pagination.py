@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
-from trainhall.db import cursors
+from trainhall.db.queries import cursors
 
 MAX_LIMIT = 1000
 encode = cursors.encode

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import Connection, Select, func, select
 
-from trainhall.db import cursors
 from trainhall.db.database import Database
 from trainhall.db.models import LogChunk
+from trainhall.db.queries import cursors
 from trainhall.db.views import VALUE, Time
 from trainhall.documented import Documented
 from trainhall.monitoring.errors import InvalidLogCursorError, LineNotFoundError

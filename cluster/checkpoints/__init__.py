@@ -1,1 +1,1 @@
-"""Checkpoint records, uploads and retention; imports `access`, `jobs` and `lifecycle`."""
+"""Checkpoint records, uploads and retention; imports `access`, `jobs`, `lifecycle` and `wire`."""

@@ -26,7 +26,7 @@ from trainhall.cluster.errors import (
     explain_full_disk,
 )
 from trainhall.cluster.ports import Ids
-from trainhall.cluster.received_file import ReceivedFile
+from trainhall.cluster.wire.received_file import ReceivedFile
 from trainhall.training.checkpoint.format.draft import fsync_folder, make_durable_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import (

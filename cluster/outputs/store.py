@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
 
 from trainhall.cluster.errors import ConflictError, DamagedError, NotFoundError, explain_full_disk
-from trainhall.cluster.received_file import ReceivedFile
+from trainhall.cluster.wire.received_file import ReceivedFile
 from trainhall.training.checkpoint.format.draft import fsync_folder, make_durable_folder
 from trainhall.training.spec.job import SHA256
 

@@ -32,8 +32,8 @@ from trainhall.cluster.jobs.listing.keys import (
     nearest,
 )
 from trainhall.cluster.lifecycle.states import JobState
-from trainhall.db.json_values import HasKey, JsonItems, JsonNumber, JsonText
 from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.db.queries.json_values import HasKey, JsonItems, JsonNumber, JsonText
 from trainhall.db.types import micros
 
 _MICROS = 1_000_000.0

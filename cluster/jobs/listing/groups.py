@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.listing.pages import PageRequest, read_filters, with_progress
 from trainhall.db.experiments import Experiment
-from trainhall.db.json_values import JsonItems, SortableText
 from trainhall.db.models import Job
+from trainhall.db.queries.json_values import JsonItems, SortableText
 
 _COLUMNS: dict[GroupKey, ColumnElement[Any]] = {
     GroupKey.USER: Job.user.expression,

@@ -35,8 +35,8 @@ from trainhall.cluster.jobs.listing.fields import (
     with_aggregate,
 )
 from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS, SORT_KEYS
-from trainhall.db.json_values import SortableText
 from trainhall.db.models import Job
+from trainhall.db.queries.json_values import SortableText
 
 _LIST = "jobs"
 _INT64 = 2**63

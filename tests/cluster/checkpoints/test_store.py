@@ -22,7 +22,7 @@ from trainhall.cluster.errors import (
     StorageFullError,
     TooLargeError,
 )
-from trainhall.cluster.received_file import ReceivedFile
+from trainhall.cluster.wire.received_file import ReceivedFile
 
 
 def files_below(folder: Path) -> list[Path]:

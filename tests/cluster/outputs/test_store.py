@@ -21,7 +21,7 @@ from trainhall.cluster.errors import (
     StorageFullError,
 )
 from trainhall.cluster.outputs.store import OutputStore
-from trainhall.cluster.received_file import ReceivedFile
+from trainhall.cluster.wire.received_file import ReceivedFile
 
 
 def sha(data: bytes) -> str:

@@ -1,0 +1,1 @@
+"""Parts of queries: cursors of pages, and values in JSON columns; imports SQLAlchemy alone."""
