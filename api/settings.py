@@ -32,7 +32,7 @@ from trainhall.api.host.config_file import SettingsError, read_file, user_data_d
 from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.host.tls import Tls
 from trainhall.cluster.access.limits import ProjectLimits
-from trainhall.cluster.accounts.names import new_name
+from trainhall.cluster.access.names import new_name
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import AlertOptions, ClusterOptions, Prices

@@ -17,7 +17,7 @@ from trainhall.api.openapi.describe import Operations, body
 from trainhall.api.params import Cursor, Limit, checked_id, one_line_or_none
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.accounts import Login, LoginCode, NewLink, NewToken
-from trainhall.cluster.accounts.names import MAX_NAME
+from trainhall.cluster.access.names import MAX_NAME
 from trainhall.cluster.accounts.reach import Reach
 from trainhall.cluster.accounts.views import (
     ApiTokenPage,

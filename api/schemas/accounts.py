@@ -7,16 +7,16 @@ from pydantic import AfterValidator, Field, StrictBool
 from trainhall.api.schemas.base import Body, Name
 from trainhall.api.schemas.times import Time
 from trainhall.cluster.access.limits import ProjectLimits
+from trainhall.cluster.access.names import MAX_NAME
 from trainhall.cluster.access.roles import Role
 from trainhall.cluster.accounts.lookup import MAX_CODE
-from trainhall.cluster.accounts.names import MAX_NAME
 from trainhall.cluster.accounts.passwords import MAX_PASSWORD, MIN_PASSWORD
 from trainhall.cluster.accounts.secrets import MAX_TOKEN_SECONDS
 from trainhall.cluster.accounts.service import CODE_SECONDS
 from trainhall.training.spec.base import one_line
 
 AccountName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
-"""Name of a new user, group or project (`cluster.accounts.names`)."""
+"""Name of a new user, group or project (`cluster.access.names`)."""
 KnownName = Annotated[AccountName, AfterValidator(one_line)]
 """Name of one that there is."""
 Password = Annotated[str, Field(min_length=MIN_PASSWORD, max_length=MAX_PASSWORD)]

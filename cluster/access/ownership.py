@@ -4,12 +4,15 @@ from sqlalchemy import Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.names import check_unused, checked_name, composed
 from trainhall.cluster.access.principal import Principal, who_gives_roles
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.errors import ForbiddenError, InvalidValueError
 from trainhall.cluster.ports import Clock
 from trainhall.db.accounts import Project
 from trainhall.training.spec import JobSpec
+
+_NAMES = select(Project.name)
 
 
 async def owned_spec(
@@ -57,7 +60,7 @@ async def submission_project(
     Raises:
         as `owned_spec`
     """
-    project = given or _default_project(caller)
+    project = composed(given) if given else _default_project(caller)
     await check_project(session, caller, project, clock)
     if not caller.may(Action.SUBMIT, project):
         raise ForbiddenError(
@@ -86,13 +89,15 @@ async def check_project(
     Without accounts, a project is made when it is first named.
 
     Raises:
-        InvalidValueError: there is none.
+        ConflictError: a new name differs from another by case alone.
+        InvalidValueError: there is none, or a new name is not allowed.
     """
     if not caller.is_admin and project in caller.roles:
         return
     if caller.is_admin and await session.get(Project, project) is not None:
         return
     if caller.is_admin and caller.how == "none":
+        check_unused("project", checked_name(project, "project"), await session.scalars(_NAMES))
         values = {"name": project, "limits": {}, "created_at": clock.now()}
 
         def make(connection: Connection) -> None:
@@ -103,6 +108,6 @@ async def check_project(
 
         await (await session.connection()).run_sync(make)
         return
-    known = sorted(await session.scalars(select(Project.name)) if caller.is_admin else caller.roles)
+    known = sorted(await session.scalars(_NAMES) if caller.is_admin else caller.roles)
     shown = ", ".join(known[:20]) or "none"
     raise InvalidValueError("project", project, f"there is no project {project!r}; known: {shown}")

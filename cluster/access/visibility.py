@@ -10,6 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from trainhall.cluster.access.principal import Owner, Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import NotFoundError
+from trainhall.db.accounts import Project
 from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job
 
@@ -24,6 +25,17 @@ def visible(caller: Principal, project: Column) -> list[ColumnElement[bool]]:
 def visible_or_none(caller: Principal, project: Column) -> list[ColumnElement[bool]]:
     """Return the conditions of `visible`; what belongs to no project is visible, too."""
     return [] if caller.is_admin else [or_(project.is_(None), *visible(caller, project))]
+
+
+def of_present_project(
+    caller: Principal, project: Column, time: Column
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of `visible` for rows that outlive their project: one that is made
+    again under an old name is another project, whose members see none of them."""
+    if caller.is_admin:
+        return []
+    created = select(Project.created_at).where(Project.name == project).scalar_subquery()
+    return [*visible(caller, project), time >= created]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from trainhall.cluster.access import audit
 from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.principal import Principal, who_gives_roles
 from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import of_present_project
 from trainhall.cluster.accounts.users import visible_users
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
@@ -219,7 +220,8 @@ def _readable(caller: Principal, project: str | None) -> list[ColumnElement[bool
         role += "a project" if project is None else f"project {project}"
         givers = who_gives_roles(project or "the project")
         raise ForbiddenError(f"to read the audit log takes {role}; {givers}")
-    return [AuditEntry.project.in_(managed)]
+    present = of_present_project(caller, AuditEntry.project, AuditEntry.time)
+    return [AuditEntry.project.in_(managed), *present]
 
 
 def _named(caller: Principal) -> list[ColumnElement[bool]]:

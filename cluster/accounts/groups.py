@@ -6,9 +6,9 @@ from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.names import check_unused, checked_name, composed
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts import views
-from trainhall.cluster.accounts.names import check_unused, checked_name, composed
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.errors import ConflictError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext

@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access import audit
+from trainhall.cluster.access.names import RESERVED, composed, is_allowed
 from trainhall.cluster.access.principal import Principal
-from trainhall.cluster.accounts.names import RESERVED, composed, is_allowed
 from trainhall.cluster.accounts.rows import demote, lock_admins
 from trainhall.cluster.accounts.rules import Rule
 from trainhall.cluster.accounts.sessions import add_session

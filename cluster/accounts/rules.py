@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from trainhall.cluster.access.names import MAX_NAME, composed, new_name
 from trainhall.cluster.access.roles import Role
-from trainhall.cluster.accounts.names import MAX_NAME, composed, new_name
 
 
 class Rule(BaseModel):

@@ -7,13 +7,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.names import composed
 from trainhall.cluster.access.networks import network_of
 from trainhall.cluster.access.ownership import is_held
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
 from trainhall.cluster.accounts.lookup import CredentialLookup
-from trainhall.cluster.accounts.names import composed
 from trainhall.cluster.accounts.passwords import Passwords
 from trainhall.cluster.accounts.pauses import Pauses
 from trainhall.cluster.accounts.reach import Reach

@@ -8,11 +8,11 @@ from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.names import check_unused, checked_name, composed
 from trainhall.cluster.access.ownership import is_held
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
-from trainhall.cluster.accounts.names import check_unused, checked_name, composed
 from trainhall.cluster.accounts.rows import demote, lock_admins
 from trainhall.cluster.accounts.service import AccountService, check_whole, end_credentials
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError

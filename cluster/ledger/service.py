@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from trainhall.cluster import pagination
-from trainhall.cluster.access.visibility import visible
+from trainhall.cluster.access.visibility import of_present_project
 from trainhall.cluster.csv_text import csv_text
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.cluster.ledger.views import Account, Ledger, LedgerRow, LedgerSums
@@ -142,7 +142,7 @@ class LedgerService(Service):
     def _conditions(
         self, query: LedgerQuery, since: datetime, until: datetime | None
     ) -> list[ColumnElement[bool]]:
-        found = visible(self._caller, LedgerEntry.project)
+        found = of_present_project(self._caller, LedgerEntry.project, LedgerEntry.counted_until)
         found.append(LedgerEntry.counted_until >= since)
         if until is not None:
             found.append(LedgerEntry.counted_until < until)

@@ -8,12 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.limits import LIMITS_OF_NEW, ProjectLimits
+from trainhall.cluster.access.names import check_unused, checked_name, composed
 from trainhall.cluster.access.ownership import is_held
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action, Role
 from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.accounts.groups import active_user
-from trainhall.cluster.accounts.names import check_unused, checked_name, composed
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.accounts.views import OwnProject
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError

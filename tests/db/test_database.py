@@ -125,7 +125,9 @@ async def test_upgrade_gives_everything_a_project(empty_database_url: str) -> No
     async with database.transaction() as session:
         connection = await session.connection()
         await connection.run_sync(lambda sync: command.upgrade(runner.config(sync), "0006"))
-        for number, (name, project, code) in enumerate([("a", None, None), ("b", "vision", "c1")]):
+        for number, (name, project, code) in enumerate(
+            [("a", None, None), ("b", "vision", "c1"), ("c", "lab/nlp", None)]
+        ):
             row = {"id": name, "number": number, "project": project, "code": code}
             await session.execute(text(job), row)
         await session.execute(text(experiment), {"spec": '{"job": {"project": "speech"}}'})
@@ -138,9 +140,13 @@ async def test_upgrade_gives_everything_a_project(empty_database_url: str) -> No
             rows = await session.execute(text(f"SELECT {columns} FROM {table} ORDER BY 1"))
             return [tuple(row) for row in rows]
 
-        assert await read("id, project", "jobs") == [("a", "default"), ("b", "vision")]
+        assert await read("id, project", "jobs") == [
+            ("a", "default"), ("b", "vision"), ("c", "lab-nlp")
+        ]  # fmt: skip
         assert await read("id, project", "experiments") == [("e", "speech")]
-        assert await read("name", "projects") == [("default",), ("speech",), ("vision",)]
+        assert await read("name, created_at", "projects") == [
+            ("default", time), ("lab-nlp", time), ("speech", time), ("vision", time)
+        ]  # fmt: skip
         assert await read("sha256, project", "project_code") == [("c1", "vision"), ("c2", "speech")]
         assert await read('key, "user", job_id', "idempotency_keys") == [("nightly", "", "b")]
         assert await read('name, "user"', "saved_views") == [("mine", "")]

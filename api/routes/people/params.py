@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from trainhall.api.params import checked_reference
 from trainhall.api.problems import RefusalError
-from trainhall.cluster.accounts.names import MAX_NAME
+from trainhall.cluster.access.names import MAX_NAME
 
 
 def _name(kind: str, example: str) -> object:

@@ -1,5 +1,6 @@
 """groups, projects, roles and the audit log; what belongs to a user or a project"""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -173,10 +174,17 @@ def _recreate(name: str, *columns: sa.Column[Any]) -> None:
 def _add_projects() -> None:
     """Add the default project, and those that jobs and experiments name."""
     connection = op.get_bind()
-    names = {"default"}
-    for table in ("jobs", "experiments"):
-        column = sa.column("project", NAME)
-        names |= set(connection.scalars(sa.select(column).select_from(sa.table(table)).distinct()))
+    since = {"default": int(datetime.now(UTC).timestamp() * 1e6)}
+    for name in ("jobs", "experiments"):
+        table = sa.table(name, sa.column("project", NAME), sa.column("created_at", TIME))
+        first = sa.select(table.c.project, sa.func.min(table.c.created_at))
+        for project, begin in connection.execute(first.group_by(table.c.project)).all():
+            # A name is a segment of a path.
+            renamed = re.sub(r"[/\\:]", "-", project)
+            if renamed != project:
+                of_project = sa.update(table).where(table.c.project == project)
+                connection.execute(of_project.values(project=renamed))
+            since[renamed] = min(begin, since.get(renamed, begin))
     projects = sa.table(
         "projects",
         sa.column("name", NAME),
@@ -184,9 +192,9 @@ def _add_projects() -> None:
         sa.column("configured", sa.JSON),
         sa.column("created_at", TIME),
     )
-    now = int(datetime.now(UTC).timestamp() * 1e6)
     rows = [
-        {"name": name, "limits": {}, "configured": {}, "created_at": now} for name in sorted(names)
+        {"name": name, "limits": {}, "configured": {}, "created_at": begin}
+        for name, begin in sorted(since.items())
     ]
     connection.execute(sa.insert(projects), rows)
 

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from support.cluster.simulated import SimulatedCluster
 from support.experiments import SWEEP
 
@@ -191,6 +192,18 @@ async def test_quotas_and_ledger_show_own_projects(shared: SimulatedCluster) -> 
         assert (ledger.items, ledger.total.jobs, ledger.total.device_hours) == ([], 0, 0.0)
         assert SECRET not in await services.ledger.limited_to(FOREIGNER).csv(query)
         assert (await services.ledger.limited_to(MARIA).read(query, 10)).total.jobs == 1
+    await _make_again(shared, "vision")
+    ledger = await services.ledger.limited_to(MARIA).read(LedgerQuery(), 10)
+    assert (ledger.items, ledger.total.jobs) == ([], 0)
+    assert (await services.ledger.limited_to(ADMIN).read(LedgerQuery(), 10)).total.jobs == 1
+
+
+async def _make_again(cluster: SimulatedCluster, project: str) -> None:
+    """As if it had been deleted, and later one of the same name was made."""
+    cluster.clock.advance(1)
+    created = update(Project).where(Project.name == project)
+    async with cluster.db.transaction() as session:
+        await session.execute(created.values(created_at=cluster.clock.now()))
 
 
 async def test_nodes_and_what_if_need_an_admin(shared: SimulatedCluster) -> None:

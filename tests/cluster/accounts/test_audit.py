@@ -150,7 +150,7 @@ async def test_maintainer_reads_no_names_of_foreign_users(
     service: AuditService, database: Database, clock: SimulatedClock
 ) -> None:
     async with database.transaction() as session:
-        session.add(Project(name="vision", limits={}, created_at=clock.now()))
+        session.add(_project("vision", clock))
         session.add_all(
             User(id=name, name=name, is_admin=False, created_at=clock.now())
             for name in ("maria", "anna", "otto")
@@ -186,6 +186,7 @@ async def test_maintainers_read_their_projects(
     service: AuditService, database: Database, clock: SimulatedClock
 ) -> None:
     async with database.transaction() as session:
+        session.add_all(_project(name, clock) for name in ("vision", "speech"))
         for project in ("vision", "speech", None):
             record(session, MARIA, "job.cancel", clock.now(), name="job1", project=project)
     roles = {"vision": Role.MAINTAINER, "speech": Role.MEMBER}
@@ -199,3 +200,22 @@ async def test_maintainers_read_their_projects(
     with pytest.raises(ForbiddenError, match="maintainer in a project"):
         await service.limited_to(Principal("eve", False, "session")).list()
     assert len((await service.limited_to(ADMIN).list()).items) == 3
+
+
+async def test_new_project_has_no_rows_of_an_old_one(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    async with database.transaction() as session:
+        record(session, MARIA, "job.cancel", clock.now(), name="canary", project="vision")
+    clock.advance(1)
+    async with database.transaction() as session:
+        session.add(_project("vision", clock))
+        record(session, MARIA, "job.cancel", clock.now(), name="job2", project="vision")
+    roles = {"vision": Role.MAINTAINER}
+    otto = service.limited_to(Principal("otto", False, "session", roles=roles))
+    assert [row.object for row in (await otto.list()).items] == ["job2"]
+    assert len((await service.limited_to(ADMIN).list()).items) == 2
+
+
+def _project(name: str, clock: SimulatedClock) -> Project:
+    return Project(name=name, limits={}, created_at=clock.now())

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 from support.nodes.clock import SimulatedClock
 
-from trainhall.cluster.accounts.names import checked_name
+from trainhall.cluster.access.names import checked_name
 from trainhall.cluster.accounts.provider import Identity, ProviderAccounts, free_name
 from trainhall.cluster.accounts.reach import Reach
 from trainhall.cluster.accounts.rules import Rule

@@ -21,15 +21,18 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def checked_name(name: str) -> str:
+def checked_name(name: str, field: str = "name") -> str:
     """Return a new name in the form in which it is stored.
+
+    Args:
+        field: where it was given.
 
     Raises:
         InvalidValueError: it is too long, reserved, or has characters that names may not have.
     """
     name = composed(name)
     if (problem := _problem(name)) is not None:
-        raise InvalidValueError("name", name, problem)
+        raise InvalidValueError(field, name, problem)
     return name
 
 
