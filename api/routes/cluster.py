@@ -24,6 +24,7 @@ from trainhall.api.schemas.nodes import (
 )
 from trainhall.api.schemas.times import Time
 from trainhall.api.schemas.what_if import Question
+from trainhall.cluster.nodes.service import UNCHANGED
 from trainhall.cluster.nodes.views import DevicePage, Node, NodePage
 from trainhall.cluster.pagination import page_of
 from trainhall.cluster.scheduling.views import QueuePage, QuotaPage
@@ -130,10 +131,8 @@ async def change_node(services: ServicesDep, node_id: NodeId, request: Request) 
     """Changes its labels, or the projects whose jobs it gets. What is not named stays as it is, and
     jobs that run there stay."""
     change = await read_json(request, NodeChange)
-    node = await services.nodes.label(node_id, change.labels)
-    if "projects" in change.model_fields_set:
-        node = await services.nodes.limit(node_id, change.projects)
-    return node
+    projects = change.projects if "projects" in change.model_fields_set else UNCHANGED
+    return await services.nodes.change(node_id, labels=change.labels, projects=projects)
 
 
 @router.operation(

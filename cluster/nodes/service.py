@@ -4,12 +4,14 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 
 from sqlalchemy import bindparam, delete, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access import audit
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import (
@@ -47,6 +49,15 @@ from trainhall.db.sanitize import sanitize_text
 
 _TRIES = 8
 _OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("digest"))
+
+
+class Unchanged(Enum):
+    """What is not given: None stands for all."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
 
 
 class NodeService(Service):
@@ -358,64 +369,72 @@ class NodeService(Service):
         self._notifier.notify_reconciler()
         return view
 
-    async def label(self, node_id: str, changes: Mapping[str, str | None]) -> views.Node:
-        """Set labels of a node, and take away those whose new value is None."""
-        self._caller.check_admin("change nodes")
-        async with self._db.transaction() as session:
-            node = await load(session, Node, node_id, locked=True)
-            labels = {**node.labels, **changes}
-            kept = {key: value for key, value in labels.items() if value is not None}
-            check_labels(kept)
-            if kept != node.labels:
-                names = kept.keys() | node.labels.keys()
-                values = {name: (node.labels.get(name), kept.get(name)) for name in names}
-                self._audit(
-                    session, "node.change", node_id, changes=values, detail=f"node {node.name}"
-                )
-                node.labels = kept
-                labels_text = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
-                state, now = NodeState(node.state), self._clock.now()
-                reason = Reason.of(
-                    ReasonCode.LABELS_CHANGED, labels=labels_text, user=self._caller.named
-                )
-                await record_node_event(session, node_id, state, reason, now)
-            view = await self._view(session, node)
-        self._notifier.notify_reconciler()
-        return view
+    async def change(
+        self,
+        node_id: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        projects: Sequence[str] | Unchanged | None = UNCHANGED,
+    ) -> views.Node:
+        """Change a node, as a whole or not at all. Jobs that run there stay.
 
-    async def limit(self, node_id: str, projects: Sequence[str] | None) -> views.Node:
-        """Give a node only jobs of these projects; None: of all. Jobs that run there stay.
+        Args:
+            labels: labels to set, and those to take away, whose value is None.
+            projects: gives it only jobs of these; None: of all.
 
         Raises:
             ForbiddenError: the caller is no admin.
-            InvalidValueError: there is no such project.
+            InvalidValueError: a label is not valid, or there is no such project.
         """
         self._caller.check_admin("change nodes")
-        wanted = None if projects is None else sorted(set(projects))
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
-            known = await session.scalars(
-                select(Project.name).where(Project.name.in_(wanted or ()))
-            )
-            if unknown := set(wanted or ()) - set(known):
-                name = min(unknown)
-                raise InvalidValueError("projects", name, f"there is no project {name!r}")
-            if wanted != node.projects:
-                self._audit(
-                    session, "node.change", node_id,
-                    changes={"projects": (node.projects, wanted)}, detail=f"node {node.name}",
-                )  # fmt: skip
-                node.projects = wanted
-                state, now = NodeState(node.state), self._clock.now()
-                # Everybody reads events, so they name no project.
-                change = "open to all projects" if wanted is None else "limited to some projects"
-                reason = Reason.of(
-                    ReasonCode.PROJECTS_CHANGED, change=change, user=self._caller.named
-                )
-                await record_node_event(session, node_id, state, reason, now)
+            if labels:
+                await self._label(session, node, labels)
+            if not isinstance(projects, Unchanged):
+                await self._limit(session, node, projects)
             view = await self._view(session, node)
         self._notifier.notify_reconciler()
         return view
+
+    async def _label(
+        self, session: AsyncSession, node: Node, changes: Mapping[str, str | None]
+    ) -> None:
+        labels = {**node.labels, **changes}
+        kept = {key: value for key, value in labels.items() if value is not None}
+        check_labels(kept)
+        if kept == node.labels:
+            return
+        names = kept.keys() | node.labels.keys()
+        values = {name: (node.labels.get(name), kept.get(name)) for name in names}
+        node.labels = kept
+        text = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
+        reason = Reason.of(ReasonCode.LABELS_CHANGED, labels=text, user=self._caller.named)
+        await self._record_change(session, node, values, reason)
+
+    async def _limit(
+        self, session: AsyncSession, node: Node, projects: Sequence[str] | None
+    ) -> None:
+        wanted = None if projects is None else sorted(set(projects))
+        known = await session.scalars(select(Project.name).where(Project.name.in_(wanted or ())))
+        if unknown := set(wanted or ()) - set(known):
+            name = min(unknown)
+            raise InvalidValueError("projects", name, f"there is no project {name!r}")
+        if wanted == node.projects:
+            return
+        values = {"projects": (node.projects, wanted)}
+        node.projects = wanted
+        # Everybody reads events, so they name no project.
+        change = "open to all projects" if wanted is None else "limited to some projects"
+        reason = Reason.of(ReasonCode.PROJECTS_CHANGED, change=change, user=self._caller.named)
+        await self._record_change(session, node, values, reason)
+
+    async def _record_change(
+        self, session: AsyncSession, node: Node, changes: audit.Changes, reason: Reason
+    ) -> None:
+        self._audit(session, "node.change", node.id, changes=changes, detail=f"node {node.name}")
+        state, now = NodeState(node.state), self._clock.now()
+        await record_node_event(session, node.id, state, reason, now)
 
     async def events(self, node_id: str) -> Sequence[views.NodeEvent]:
         """Return the events of a node, oldest first; the last 100 are kept."""

@@ -211,7 +211,7 @@ async def test_nodes_and_what_if_need_an_admin(shared: SimulatedCluster) -> None
     nodes = shared.coordinator.nodes.limited_to(FOREIGNER)
     calls: list[Any] = [
         nodes.register("beta"), nodes.drain(node.node_id), nodes.undrain(node.node_id),
-        nodes.label(node.node_id, {"a": "b"}), nodes.remove(node.node_id),
+        nodes.change(node.node_id, labels={"a": "b"}), nodes.remove(node.node_id),
         shared.coordinator.what_if.limited_to(FOREIGNER).compare(Change(), 1.0),
     ]  # fmt: skip
     for call in calls:

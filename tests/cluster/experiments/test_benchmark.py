@@ -214,7 +214,7 @@ async def test_benchmark_counts_nodes_of_its_project(cluster: SimulatedCluster) 
     async with cluster.db.transaction() as session:
         for name in ("vision", "speech"):
             session.add(Project(name=name, limits={}, created_at=cluster.clock.now()))
-    await nodes.limit(alpha.node_id, ["vision"])
+    await nodes.change(alpha.node_id, projects=["vision"])
     refused = r"workers: all nodes of its project have 2 CPU slots: leave out larger numbers"
     speech = BENCHMARK["job"] | {"project": "speech"}
     for job in (BENCHMARK["job"], speech):  # without a project: the default one
@@ -226,7 +226,7 @@ async def test_benchmark_counts_nodes_of_its_project(cluster: SimulatedCluster) 
     vision = BENCHMARK["job"] | {"project": "vision"}
     assert await create(cluster, job=vision, space={WORKERS: [1, 8]})
     for node in (await nodes.list()).items:
-        await nodes.limit(node.id, ["vision"])
+        await nodes.change(node.id, projects=["vision"])
     closed = r"workers: all nodes are limited to other projects: ask an admin for one"
     with pytest.raises(ExperimentError, match=closed):
         await create(cluster, job=speech, space={WORKERS: [1, 2]})

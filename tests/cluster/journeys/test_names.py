@@ -78,7 +78,7 @@ async def test_drained_node_names_the_user(cluster: SimulatedCluster) -> None:
     drained = await nodes.limited_to(MARIA).drain(node.node_id, "new disk")
     assert drained.reason == "drained by maria: new disk; nothing runs on it"
     await nodes.limited_to(OTTO).undrain(node.node_id)
-    await nodes.limited_to(OTTO).label(node.node_id, {"rack": "b"})
+    await nodes.limited_to(OTTO).change(node.node_id, labels={"rack": "b"})
     await nodes.limited_to(MARIA).drain(node.node_id)
     found = [event.reason for event in await nodes.events(node.node_id)]
     assert found[-3:] == [

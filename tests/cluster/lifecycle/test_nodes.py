@@ -364,14 +364,14 @@ async def test_lost_node_is_removed_after_its_attempt_ended(
 async def test_labels_change_one_by_one(cluster: SimulatedCluster) -> None:
     nodes = cluster.coordinator.nodes
     node = await nodes.register("alpha", {"rack": "b", "gpu": "a100"})
-    changed = await nodes.label(node.id, {"rack": None, "zone": "x", "never": None})
+    changed = await nodes.change(node.id, labels={"rack": None, "zone": "x", "never": None})
     assert changed.labels == {"gpu": "a100", "zone": "x"}
-    assert (await nodes.label(node.id, {"zone": "x"})).labels == changed.labels
+    assert (await nodes.change(node.id, labels={"zone": "x"})).labels == changed.labels
     reasons = [event.reason for event in await nodes.events(node.id)]
     assert reasons[1:] == ["labels: gpu=a100, zone=x"], "no event without a change"
     for bad in ({"no good": "x"}, {"zone": "a\nb"}, {f"k{i}": "v" for i in range(65)}):
         with pytest.raises(InvalidValueError):
-            await nodes.label(node.id, bad)
+            await nodes.change(node.id, labels=bad)
     assert (await nodes.get(node.id)).labels == changed.labels
 
 

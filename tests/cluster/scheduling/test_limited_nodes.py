@@ -83,10 +83,11 @@ async def test_admins_limit_nodes_to_projects(cluster: SimulatedCluster) -> None
     nodes = cluster.coordinator.nodes
     member = Principal("otto", False, "token")
     with pytest.raises(ForbiddenError):
-        await nodes.limited_to(member).limit(alpha.node_id, ["vision"])
+        await nodes.limited_to(member).change(alpha.node_id, projects=["vision"])
     with pytest.raises(InvalidValueError, match="there is no project 'speech'"):
-        await nodes.limit(alpha.node_id, ["speech", "vision"])
-    assert (await nodes.limit(alpha.node_id, ["vision", "vision"])).projects == ["vision"]
+        await nodes.change(alpha.node_id, labels={"rack": "b"}, projects=["speech", "vision"])
+    assert (await nodes.get(alpha.node_id)).labels == {}, "nothing is changed by half"
+    assert (await nodes.change(alpha.node_id, projects=["vision", "vision"])).projects == ["vision"]
     assert (await nodes.limited_to(member).get(alpha.node_id)).projects == []
     waiting = await cluster.submit(1, project="default")
     assert (await cluster.job(waiting)).reason.endswith(
@@ -97,6 +98,6 @@ async def test_admins_limit_nodes_to_projects(cluster: SimulatedCluster) -> None
     await cluster.run_until(own, "running")
     texts = [each.reason for each in await nodes.events(alpha.node_id)]
     assert "limited to some projects" in texts
-    assert (await nodes.limit(alpha.node_id, None)).projects is None
+    assert (await nodes.change(alpha.node_id, projects=None)).projects is None
     await cluster.finish(own)
     await cluster.run_until(waiting, "running")
