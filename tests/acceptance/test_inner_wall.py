@@ -186,12 +186,7 @@ def wall() -> Iterator[Wall]:
         up.process.send_signal(signal.SIGTERM)
         assert up.process.wait(PATIENCE) == 0
     finally:
-        if up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
-        for process in up.left():
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        up.kill()
         shutil.rmtree(folder)
 
 

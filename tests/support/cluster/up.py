@@ -123,6 +123,15 @@ class Up:
                     found += [process] if mine else []
         return found
 
+    def kill(self) -> None:
+        """End it and all that it has started."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for process in self.left():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
 
 Start = Callable[..., Up]
 
@@ -140,9 +149,4 @@ def starter(folder: Path) -> Iterator[Start]:
         yield start
     finally:
         for up in started:
-            if up.process.poll() is None:
-                up.process.kill()
-                up.process.wait()
-            for process in up.left():
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+            up.kill()
