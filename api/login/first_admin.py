@@ -43,7 +43,8 @@ async def ensure_admin_token(
         found = await accounts.of_token(known)
         if found is not None and found.is_admin:
             return known
-    token = await accounts.replace_token(admin, f"{ADMIN_TOKEN} of {coordinator_id[:12]}")
+    name = f"{ADMIN_TOKEN} of {coordinator_id[:12]}"
+    token = await accounts.limited_to(admin).replace_token(name)
     if folder is not None:
         path = folder / ADMIN_TOKEN
         try:
@@ -55,7 +56,7 @@ async def ensure_admin_token(
 
 async def login_link(accounts: AccountService, admin: Principal, url: str) -> str:
     """Return a link that logs one browser in as the admin."""
-    made = await accounts.new_code(admin, LINK_SECONDS)
+    made = await accounts.limited_to(admin).new_code(LINK_SECONDS)
     return f"{url}/login#code={made.code}"
 
 

@@ -128,19 +128,19 @@ async def log_in_by_password(coordinator: CoordinatorDep, request: Request) -> R
     reads=body(NewLink, {"a minute": {"seconds": 60}}, required=False),
 )
 async def create_login_link(
-    services: ServicesDep, principal: PrincipalDep, request: Request, response: Response
+    services: ServicesDep, request: Request, response: Response
 ) -> LoginLink:
     """Logs in as the same user: open `/login#code=CODE` of the coordinator."""
     wanted = await read_json(request, NewLink)
     response.headers["Cache-Control"] = "no-store"
-    return await services.accounts.new_code(principal, wanted.seconds)
+    return await services.accounts.new_code(wanted.seconds)
 
 
 @router.operation("POST", "/logout", summary="Log out", status=204)
 async def log_out(services: ServicesDep, principal: PrincipalDep, request: Request) -> Response:
     """Ends the session of this browser. An API token stays valid."""
     if principal.how == "session":
-        await services.accounts.end_session(principal, principal.credential_id)
+        await services.accounts.end_session(principal.credential_id)
     response = Response(status_code=204)
     set_session_cookie(request, response, None)
     return response
@@ -160,13 +160,12 @@ async def read_me(services: ServicesDep, principal: PrincipalDep) -> Me:
 @router.operation("GET", "/tokens", _NO_USER, summary="List API tokens", answer="A page of tokens.")
 async def list_tokens(
     services: ServicesDep,
-    principal: PrincipalDep,
     limit: Limit = 50,
     cursor: Cursor = None,
     user: OfUser = None,
 ) -> ApiTokenPage:
     """The oldest first, without their secrets."""
-    return await services.accounts.tokens(principal, limit=limit, cursor=cursor, user=user)
+    return await services.accounts.tokens(limit=limit, cursor=cursor, user=user)
 
 
 @router.operation(
@@ -189,9 +188,7 @@ async def list_tokens(
         required=True,
     ),
 )
-async def create_token(
-    services: ServicesDep, principal: PrincipalDep, request: Request, response: Response
-) -> NewApiToken:
+async def create_token(services: ServicesDep, request: Request, response: Response) -> NewApiToken:
     """A program that sends it as `Authorization: Bearer TOKEN` may do whatever its user may, as far
     as the token is not narrowed. Tokens of a service account are made by the maintainers of its
     project, and by admins."""
@@ -205,7 +202,6 @@ async def create_token(
         raise invalid("expires_at", end.isoformat(), "must be in the future")
     response.headers["Cache-Control"] = "no-store"
     return await services.accounts.create_token(
-        principal,
         wanted.name,
         end,
         Reach(wanted.project, wanted.role, [*wanted.scopes] if wanted.scopes else None),
@@ -216,24 +212,22 @@ async def create_token(
 @router.operation(
     "DELETE", "/tokens/{token_id}", _NO_TOKEN, summary="Revoke an API token", status=204
 )
-async def delete_token(services: ServicesDep, principal: PrincipalDep, token_id: TokenId) -> None:
+async def delete_token(services: ServicesDep, token_id: TokenId) -> None:
     """Refuses requests with it from now on."""
-    await services.accounts.revoke_token(principal, token_id)
+    await services.accounts.revoke_token(token_id)
 
 
 @router.operation("GET", "/sessions", summary="List your sessions", answer="A page of sessions.")
 async def list_sessions(
-    services: ServicesDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None
 ) -> SessionPage:
     """Browsers in which you are logged in, the oldest first."""
-    return await services.accounts.sessions(principal, limit=limit, cursor=cursor)
+    return await services.accounts.sessions(limit=limit, cursor=cursor)
 
 
 @router.operation(
     "DELETE", "/sessions/{session_id}", _NO_SESSION, summary="End a session", status=204
 )
-async def end_session(
-    services: ServicesDep, principal: PrincipalDep, session_id: SessionId
-) -> None:
+async def end_session(services: ServicesDep, session_id: SessionId) -> None:
     """Logs that browser out."""
-    await services.accounts.end_session(principal, session_id)
+    await services.accounts.end_session(session_id)

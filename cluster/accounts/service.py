@@ -77,40 +77,40 @@ class AccountService(CredentialLookup):
             session.add(user)
         return user
 
-    async def replace_token(self, principal: Principal, name: str) -> str:
-        """Return a new token without an end, in place of all of the user's of this name."""
+    async def replace_token(self, name: str) -> str:
+        """Return a new token without an end, in place of all of the caller's of this name."""
         async with self._db.transaction() as session:
             await session.execute(
-                delete(ApiToken).where(ApiToken.user_id == principal.user_id, ApiToken.name == name)
+                delete(ApiToken).where(
+                    ApiToken.user_id == self._caller.user_id, ApiToken.name == name
+                )
             )
-            _, token = self._add_token(session, principal.user_id, name, None, WHOLE)
+            _, token = self._add_token(session, self._caller.user_id, name, None, WHOLE)
             await session.flush()
         self.forget_known()
         return token
 
     # -- login -----------------------------------------------------------------------------------
 
-    async def new_code(
-        self, principal: Principal, seconds: float = CODE_SECONDS
-    ) -> views.LoginLink:
-        """Return a code that logs one browser in as this user, once.
+    async def new_code(self, seconds: float = CODE_SECONDS) -> views.LoginLink:
+        """Return a code that logs one browser in as the caller, once.
 
         Raises:
             ForbiddenError: it is a service account, or the caller's token is narrowed.
             NotAllowedError: the user was removed.
         """
-        check_whole(principal, "log in")
+        check_whole(self._caller, "log in")
         now = self._clock.now()
         code = self._ids.secret()
         expires = now + timedelta(seconds=seconds)
         async with self._db.transaction() as session:
-            _check_person(await _locked(session, principal.user_id), "log in")
+            _check_person(await _locked(session, self._caller.user_id), "log in")
             over = or_(LoginCode.expires_at <= now, LoginCode.expires_at > now + MAX_CODE_LIFE)
             await session.execute(delete(LoginCode).where(over))
             session.add(
-                LoginCode(sha256=sha256(code), user_id=principal.user_id, expires_at=expires)
+                LoginCode(sha256=sha256(code), user_id=self._caller.user_id, expires_at=expires)
             )
-            self._audit(session, "link.create", principal.user)
+            self._audit(session, "link.create", self._caller.user)
         return views.LoginLink(code=code, expires_at=expires)
 
     async def log_in(self, code: str, client: str, address: str = "") -> str:
@@ -192,7 +192,6 @@ class AccountService(CredentialLookup):
 
     async def create_token(
         self,
-        principal: Principal,
         name: str,
         expires_at: datetime | None = None,
         reach: Reach = WHOLE,
@@ -211,19 +210,19 @@ class AccountService(CredentialLookup):
             NotAllowedError: the user was removed.
             NotFoundError: there is no such user that the caller sees.
         """
-        check_whole(principal, "create tokens")
+        check_whole(self._caller, "create tokens")
         if user is None:
-            _check_reach(principal, reach)
+            _check_reach(self._caller, reach)
         elif reach.scopes:
-            principal.check_admin(f"create tokens with the scope {METRICS_SCOPE}")
+            self._caller.check_admin(f"create tokens with the scope {METRICS_SCOPE}")
         async with self._db.transaction() as session:
             if user is None:
-                user_id, subject = principal.user_id, "you have"
+                user_id, subject = self._caller.user_id, "you have"
                 _check_person(await _locked(session, user_id), "create tokens")
             else:
-                user_id, subject = await _managed(session, principal, user), f"{user} has"
+                user_id, subject = await _managed(session, self._caller, user), f"{user} has"
                 is_person = (await _locked(session, user_id)).kind == "person"
-                if user_id != principal.user_id and is_person:
+                if user_id != self._caller.user_id and is_person:
                     raise ForbiddenError(f"{user} is a person, who creates tokens herself")
             if reach.project is not None and not await is_held(session, reach.project):
                 raise _no_project(reach.project)
@@ -275,7 +274,6 @@ class AccountService(CredentialLookup):
 
     async def tokens(
         self,
-        principal: Principal,
         *,
         limit: int = 50,
         cursor: str | None = None,
@@ -291,47 +289,45 @@ class AccountService(CredentialLookup):
             NotFoundError: there is no such user that the caller sees.
         """
         async with self._db.session() as session:
-            user_id = principal.user_id
+            user_id = self._caller.user_id
             if user is not None:
-                user_id = await _managed(session, principal, user)
+                user_id = await _managed(session, self._caller, user)
             query = select(ApiToken).where(*_own_tokens(user_id))
-            if principal.is_narrowed and user_id == principal.user_id:
-                query = query.where(ApiToken.id == principal.credential_id)
+            if self._caller.is_narrowed and user_id == self._caller.user_id:
+                query = query.where(ApiToken.id == self._caller.credential_id)
             rows = await session.scalars(query.order_by(ApiToken.created_at, ApiToken.id))
             found = [views.ApiToken.of(row) for row in rows]
         items, following = pagination.page_of("tokens", found, limit, cursor)
         return views.ApiTokenPage(items=items, next_cursor=following)
 
-    async def sessions(
-        self, principal: Principal, *, limit: int = 50, cursor: str | None = None
-    ) -> views.SessionPage:
-        """List the user's sessions, the oldest first.
+    async def sessions(self, *, limit: int = 50, cursor: str | None = None) -> views.SessionPage:
+        """List the caller's sessions, the oldest first.
 
         Raises:
             ForbiddenError: the caller's token is narrowed.
         """
-        check_whole(principal, "list sessions")
+        check_whole(self._caller, "list sessions")
         query = select(LoginSession).where(
-            LoginSession.user_id == principal.user_id,
+            LoginSession.user_id == self._caller.user_id,
             LoginSession.expires_at > self._clock.now(),
         )
         async with self._db.session() as session:
             rows = await session.scalars(query.order_by(LoginSession.created_at, LoginSession.id))
             found = [
-                views.Session.of(row, current=row.id == principal.credential_id) for row in rows
+                views.Session.of(row, current=row.id == self._caller.credential_id) for row in rows
             ]
         items, following = pagination.page_of("sessions", found, limit, cursor)
         return views.SessionPage(items=items, next_cursor=following)
 
-    async def revoke_token(self, principal: Principal, token_id: str) -> None:
-        """End an API token: the user's own, or one of a user whose tokens they manage.
+    async def revoke_token(self, token_id: str) -> None:
+        """End an API token: the caller's own, or one of a user whose tokens they manage.
 
         Raises:
             ForbiddenError: the caller's token is narrowed, and it is another one.
             NotFoundError: there is none of this id that they could end.
         """
-        if token_id != principal.credential_id:
-            check_whole(principal, "revoke other tokens")
+        if token_id != self._caller.credential_id:
+            check_whole(self._caller, "revoke other tokens")
         async with self._db.transaction() as session:
             found = await session.execute(
                 select(ApiToken, User.name)
@@ -340,25 +336,26 @@ class AccountService(CredentialLookup):
             )
             row = found.one_or_none()
             if row is None or not (
-                row[0].user_id == principal.user_id or await _manages(session, principal, row[1])
+                row[0].user_id == self._caller.user_id
+                or await _manages(session, self._caller, row[1])
             ):
                 raise NotFoundError("token", token_id)
             await session.delete(row[0])
             self._audit(session, "token.delete", token_id)
         self.forget_known()
 
-    async def end_session(self, principal: Principal, session_id: str) -> None:
-        """Log one of the user's browsers out.
+    async def end_session(self, session_id: str) -> None:
+        """Log one of the caller's browsers out.
 
         Raises:
             ForbiddenError: the caller's token is narrowed.
-            NotFoundError: the user has no session of this id.
+            NotFoundError: the caller has no session of this id.
         """
-        check_whole(principal, "end sessions")
+        check_whole(self._caller, "end sessions")
         async with self._db.transaction() as session:
             done = await session.execute(
                 delete(LoginSession)
-                .where(LoginSession.id == session_id, LoginSession.user_id == principal.user_id)
+                .where(LoginSession.id == session_id, LoginSession.user_id == self._caller.user_id)
                 .returning(LoginSession.id)
             )
             if done.first() is None:

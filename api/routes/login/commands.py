@@ -227,7 +227,7 @@ def _logins(request: Request) -> CommandLogins:
 
 async def _new_token(coordinator: Coordinator, principal: Principal, client: str) -> NewApiToken:
     name = f"login from {client[:90]}, {secrets.token_hex(3)}"
-    return await coordinator.accounts.limited_to(principal).create_token(principal, name)
+    return await coordinator.accounts.limited_to(principal).create_token(name)
 
 
 def _check_browser(principal: Principal) -> None:

@@ -61,7 +61,7 @@ async def test_token_speaks_for_owner_in_project(
     )  # fmt: skip
     assert found.credential == "attempt 1 of job job"
     with pytest.raises(ForbiddenError, match="narrowed token"):
-        await accounts.create_token(found, "another")
+        await accounts.limited_to(found).create_token("another")
 
 
 async def test_token_is_stored_as_hash_and_audited(
@@ -163,5 +163,5 @@ async def test_tokens_of_attempts_are_not_the_users_own(
 ) -> None:
     await tokens.issue(NODE, job, 1)
     otto = Principal("otto", False, "session", "u-otto")
-    assert (await accounts.tokens(otto)).items == []
-    await accounts.create_token(otto, "attempt 1 of job job")
+    assert (await accounts.limited_to(otto).tokens()).items == []
+    await accounts.limited_to(otto).create_token("attempt 1 of job job")

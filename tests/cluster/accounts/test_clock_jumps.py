@@ -16,14 +16,14 @@ BOTH_WAYS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["ahead", "back"]
 
 
 async def session_of(accounts: AccountService, maria: Principal) -> str:
-    return await accounts.log_in((await accounts.new_code(maria)).code, "Firefox")
+    return await accounts.log_in((await accounts.limited_to(maria).new_code()).code, "Firefox")
 
 
 @BOTH_WAYS
 async def test_sessions_and_tokens_outlast_a_jump(
     accounts: AccountService, clock: SimulatedClock, maria: Principal, jump: float
 ) -> None:
-    token = (await accounts.create_token(maria, "ci")).token
+    token = (await accounts.limited_to(maria).create_token("ci")).token
     secret = await session_of(accounts, maria)
     clock.set_ahead(jump)
     for _ in range(2):
@@ -40,7 +40,7 @@ async def test_sessions_and_tokens_outlast_a_jump(
 async def test_link_lives_no_longer_after_a_jump(
     accounts: AccountService, clock: SimulatedClock, maria: Principal, jump: float, seconds: float
 ) -> None:
-    link = await accounts.new_code(maria, seconds)
+    link = await accounts.limited_to(maria).new_code(seconds)
     clock.set_ahead(jump)
     with pytest.raises(NotAllowedError, match="has expired"):
         await accounts.log_in(link.code, "Firefox")
@@ -71,7 +71,7 @@ async def test_expired_token_stays_so_by_the_clock(
     """Its end is a date: while the clock is wrong, so is what it says of it."""
     end = clock.now()
     clock.set_ahead(-HOUR / 2)
-    token = (await accounts.create_token(maria, "ci", end)).token
+    token = (await accounts.limited_to(maria).create_token("ci", end)).token
     clock.set_ahead(HOUR / 2 + jump)
     assert (await accounts.of_token(token) is not None) == (jump < 0)
     clock.set_ahead(-jump)

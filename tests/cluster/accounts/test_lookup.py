@@ -44,7 +44,7 @@ def readers(database: Database, monkeypatch: pytest.MonkeyPatch) -> Readers:
 
 @pytest.fixture
 async def token(accounts: AccountService, maria: Principal) -> str:
-    return (await accounts.create_token(maria, "ci")).token
+    return (await accounts.limited_to(maria).create_token("ci")).token
 
 
 async def test_requests_share_one_lookup(

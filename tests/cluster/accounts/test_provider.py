@@ -92,7 +92,9 @@ async def test_admin_who_left_has_no_metrics_token(
     await made.log_in(identity("2", "ops", name="otto"), "")
     maria = await service.of_session(secret)
     assert maria is not None
-    token = await service.create_token(maria, "metrics", reach=Reach(None, None, ["metrics"]))
+    token = await service.limited_to(maria).create_token(
+        "metrics", reach=Reach(None, None, ["metrics"])
+    )
     await made.log_in(identity("1"), "")
     assert await service.of_token(token.token) is None
 

@@ -27,7 +27,7 @@ async def test_first_admin_is_made_once(accounts: AccountService, database: Data
 async def test_token_is_stored_as_hash_alone(
     accounts: AccountService, database: Database, maria: Principal
 ) -> None:
-    made = await accounts.create_token(maria, "ci")
+    made = await accounts.limited_to(maria).create_token("ci")
     assert is_token(made.token)
     found = await accounts.of_token(made.token)
     assert found == Principal("maria", True, "token", maria.user_id, made.id, "ci")
@@ -50,8 +50,8 @@ async def test_token_ends_when_it_expires(
     accounts: AccountService, clock: SimulatedClock, maria: Principal
 ) -> None:
     end = clock.now() + timedelta(seconds=3)
-    short = await accounts.create_token(maria, "short", end)
-    long = await accounts.create_token(maria, "long")
+    short = await accounts.limited_to(maria).create_token("short", end)
+    long = await accounts.limited_to(maria).create_token("long")
     assert await accounts.of_token(short.token) is not None
     clock.advance(3)  # also of one that was just looked up
     assert await accounts.of_token(short.token) is None
@@ -62,12 +62,12 @@ async def test_token_ends_when_it_expires(
 
 
 async def test_revoked_token_ends_at_once(accounts: AccountService, maria: Principal) -> None:
-    made = await accounts.create_token(maria, "ci")
+    made = await accounts.limited_to(maria).create_token("ci")
     assert await accounts.of_token(made.token) is not None
-    await accounts.revoke_token(maria, made.id)
+    await accounts.limited_to(maria).revoke_token(made.id)
     assert await accounts.of_token(made.token) is None
     with pytest.raises(NotFoundError):
-        await accounts.revoke_token(maria, made.id)
+        await accounts.limited_to(maria).revoke_token(made.id)
 
 
 async def test_users_end_only_their_own_credentials(
@@ -76,16 +76,16 @@ async def test_users_end_only_their_own_credentials(
     async with database.transaction() as session:
         session.add(User(id="other", name="otto", is_admin=False, created_at=clock.now()))
     otto = Principal("otto", False, "token", "other")
-    made = await accounts.create_token(maria, "ci")
-    secret = await accounts.log_in((await accounts.new_code(maria)).code, "")
+    made = await accounts.limited_to(maria).create_token("ci")
+    secret = await accounts.log_in((await accounts.limited_to(maria).new_code()).code, "")
     mine = await accounts.of_session(secret)
     assert mine is not None
     with pytest.raises(NotFoundError):
-        await accounts.revoke_token(otto, made.id)
+        await accounts.limited_to(otto).revoke_token(made.id)
     with pytest.raises(NotFoundError):
-        await accounts.end_session(otto, mine.credential_id)
-    assert (await accounts.tokens(otto)).items == []
-    assert (await accounts.sessions(otto)).items == []
+        await accounts.limited_to(otto).end_session(mine.credential_id)
+    assert (await accounts.limited_to(otto).tokens()).items == []
+    assert (await accounts.limited_to(otto).sessions()).items == []
     assert await accounts.of_token(made.token) is not None
 
 
@@ -93,7 +93,7 @@ async def test_credential_revoked_elsewhere_ends_in_seconds(
     accounts: AccountService, database: Database, clock: SimulatedClock, maria: Principal
 ) -> None:
     """As by another coordinator of the same database."""
-    made = await accounts.create_token(maria, "ci")
+    made = await accounts.limited_to(maria).create_token("ci")
     assert await accounts.of_token(made.token) is not None
     async with database.transaction() as session:
         await session.execute(delete(ApiToken))
@@ -103,23 +103,23 @@ async def test_credential_revoked_elsewhere_ends_in_seconds(
 
 
 async def test_names_of_tokens_are_unique(accounts: AccountService, maria: Principal) -> None:
-    await accounts.create_token(maria, "ci")
+    await accounts.limited_to(maria).create_token("ci")
     with pytest.raises(ConflictError, match="'ci' already"):
-        await accounts.create_token(maria, "ci")
+        await accounts.limited_to(maria).create_token("ci")
 
 
 async def test_replaced_token_is_void(accounts: AccountService, maria: Principal) -> None:
-    first = await accounts.replace_token(maria, "admin.token")
-    second = await accounts.replace_token(maria, "admin.token")
+    first = await accounts.limited_to(maria).replace_token("admin.token")
+    second = await accounts.limited_to(maria).replace_token("admin.token")
     assert await accounts.of_token(first) is None
     assert await accounts.of_token(second) is not None
-    assert len((await accounts.tokens(maria)).items) == 1
+    assert len((await accounts.limited_to(maria).tokens()).items) == 1
 
 
 async def test_last_use_is_stored_once_a_minute(
     accounts: AccountService, database: Database, clock: SimulatedClock, maria: Principal
 ) -> None:
-    made = await accounts.create_token(maria, "ci")
+    made = await accounts.limited_to(maria).create_token("ci")
 
     async def last_use() -> object:
         await accounts.of_token(made.token)
@@ -136,7 +136,7 @@ async def test_last_use_is_stored_once_a_minute(
 
 
 async def test_code_logs_in_once(accounts: AccountService, maria: Principal) -> None:
-    link = await accounts.new_code(maria)
+    link = await accounts.limited_to(maria).new_code()
     secret = await accounts.log_in(link.code, "Firefox\0")
     found = await accounts.of_session(secret)
     assert found is not None
@@ -144,16 +144,16 @@ async def test_code_logs_in_once(accounts: AccountService, maria: Principal) -> 
     for code in (link.code, "unknown"):
         with pytest.raises(NotAllowedError, match="trainhall open"):
             await accounts.log_in(code, "")
-    (listed,) = (await accounts.sessions(found)).items
+    (listed,) = (await accounts.limited_to(found).sessions()).items
     assert (listed.id, listed.current, listed.client[:7]) == (found.credential_id, True, "Firefox")
     assert "\0" not in listed.client
-    await accounts.end_session(found, listed.id)
+    await accounts.limited_to(found).end_session(listed.id)
     assert await accounts.of_session(secret) is None
 
 
 @pytest.mark.side_by_side
 async def test_code_used_by_two_logs_one_in(accounts: AccountService, maria: Principal) -> None:
-    link = await accounts.new_code(maria)
+    link = await accounts.limited_to(maria).new_code()
     tries = (accounts.log_in(link.code, "") for _ in range(4))
     results = await asyncio.gather(*tries, return_exceptions=True)
     assert [type(r) for r in results].count(str) == 1
@@ -163,12 +163,12 @@ async def test_code_used_by_two_logs_one_in(accounts: AccountService, maria: Pri
 async def test_code_and_session_expire(
     accounts: AccountService, database: Database, clock: SimulatedClock, maria: Principal
 ) -> None:
-    late = await accounts.new_code(maria)
+    late = await accounts.limited_to(maria).new_code()
     clock.advance(service.CODE_SECONDS)
     with pytest.raises(NotAllowedError):
         await accounts.log_in(late.code, "")
-    await accounts.new_code(maria)
-    secret = await accounts.log_in((await accounts.new_code(maria)).code, "")
+    await accounts.limited_to(maria).new_code()
+    secret = await accounts.log_in((await accounts.limited_to(maria).new_code()).code, "")
     async with database.session() as session:
         assert len((await session.scalars(select(LoginCode.sha256))).all()) == 1
     clock.advance(sessions.SESSION_LIFE.total_seconds() - 1)
@@ -176,14 +176,14 @@ async def test_code_and_session_expire(
     clock.advance(1)
     assert await accounts.of_session(secret) is None
     # The next login removes it.
-    await accounts.log_in((await accounts.new_code(maria)).code, "")
+    await accounts.log_in((await accounts.limited_to(maria).new_code()).code, "")
     async with database.session() as session:
         assert len((await session.scalars(select(LoginSession.id))).all()) == 1
 
 
 async def test_session_is_no_token(accounts: AccountService, maria: Principal) -> None:
-    secret = await accounts.log_in((await accounts.new_code(maria)).code, "")
-    made = await accounts.create_token(maria, "ci")
+    secret = await accounts.log_in((await accounts.limited_to(maria).new_code()).code, "")
+    made = await accounts.limited_to(maria).create_token("ci")
     assert await accounts.of_token(secret) is None
     assert await accounts.of_token(token_of(secret)) is None
     assert await accounts.of_session(made.token) is None

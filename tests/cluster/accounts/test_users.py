@@ -51,14 +51,17 @@ async def test_removed_user_gets_no_credential(
 ) -> None:
     """Whatever began before the removal: a restore would bring it back to life."""
     await users.create("otto", admin=True)
-    link = await accounts.new_code(maria)
+    link = await accounts.limited_to(maria).new_code()
     code = LoginCode(sha256=sha256(link.code), user_id=maria.user_id, expires_at=link.expires_at)
     await users.remove("maria")
     async with users._db.transaction() as session:
         session.add(code)  # as by a transaction that the removal did not see
     with pytest.raises(NotAllowedError):
         await accounts.log_in(link.code, "")
-    for given in (accounts.new_code(maria), accounts.create_token(maria, "ci")):
+    for given in (
+        accounts.limited_to(maria).new_code(),
+        accounts.limited_to(maria).create_token("ci"),
+    ):
         with pytest.raises(NotAllowedError, match="was removed"):
             await given
 
@@ -88,7 +91,7 @@ async def test_look_up_under_way_is_not_kept(
 ) -> None:
     """It read what was before the change."""
     await users.create("otto", admin=True)
-    made = await accounts.create_token(maria, "ci")
+    made = await accounts.limited_to(maria).create_token("ci")
     reading, changed = asyncio.Event(), asyncio.Event()
     store = accounts._db.session
 
