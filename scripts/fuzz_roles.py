@@ -47,6 +47,9 @@ from trainhall.cluster.coordinator import Coordinator
 
 ANONYMOUS = "anonymous"
 CALLERS = (*ROLES, "boss", "scraper", ANONYMOUS)
+ANSWER_SECONDS = 60.0
+"""Time for an answer: the application shares this process with Hypothesis, whose garbage takes seconds
+to collect on a loaded host."""
 EXAMPLES = 12
 REAL_IDS = 0.7
 """Share of requests whose path has ids of the two projects."""
@@ -198,7 +201,8 @@ def _ask(
         headers = {}
         if caller != ANONYMOUS:
             headers["Authorization"] = f"Bearer {projects.world.tokens[caller]}"
-        found.add(caller, case.call(base_url=url, session=session, headers=headers), hidden)
+        answer = case.call(base_url=url, session=session, headers=headers, timeout=ANSWER_SECONDS)
+        found.add(caller, answer, hidden)
 
     settings = hypothesis.settings(
         max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
