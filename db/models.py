@@ -192,6 +192,7 @@ class PackageSet(Base):
     python: Mapped[str] = mapped_column(String(32))
     os: Mapped[str] = mapped_column(String(256))
     cuda: Mapped[str | None] = mapped_column(String(32))
+    driver: Mapped[str | None] = mapped_column(String(32))
     packages: Mapped[dict[str, Any]]
 
 

@@ -77,6 +77,7 @@ _TEXTS = {
     "location": "checkpoints/3f2a9c51d07b/step-00000100-a1-g1",
     "path": "manifest.json",
     "sha256": SHA256,
+    "commit": "5c8d1f0e2b7a4936a1d0c2b3e4f5061728394a5b",
     "tags": "baseline",
     "notes": "*The best* so far",
     "user": "maria",
@@ -96,6 +97,11 @@ _TEXTS = {
     "python": "3.12.11",
     "os": "Ubuntu 24.04.3 LTS, kernel 6.8.0-85-generic x86_64",
     "cuda": "12.6",
+    "driver": "560.35.03",
+    "host": "gpu-07",
+    "branch": "main",
+    "remote": "https://example.org/lab/vision.git",
+    "diff": "-lr = 0.1\n+lr = 0.2",
     "next_cursor": "eyJzIjo3fQ",
 }
 _NUMBERS = {
@@ -125,6 +131,7 @@ _OBJECTS = {
     "parallelism": {"strategy": "fsdp"},
     "metrics": {"loss": 0.412},
     "labels": {"rack": "b"},
+    "command": ["trainhall", "submit", "job.yaml"],
     "packages": {"numpy": "2.3.3", "torch": "2.12.0+cu126"},
     "jobs": {"running": 3, "queued": 1},
     "values": {"training.learning_rate": 0.01},

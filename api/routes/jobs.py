@@ -29,6 +29,7 @@ from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
 from trainhall.cluster.jobs.packages import JobPackages
+from trainhall.cluster.jobs.source.provenance import Provenance
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobGroupPage, JobPage
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.pagination import page_of
@@ -470,3 +471,15 @@ async def read_packages(
     """Python, operating system, CUDA and installed packages of rank 0, as it found them at its
     start: of one attempt, or of the newest that reported them."""
     return await services.jobs.packages(job_id, attempt)
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/provenance",
+    summary="Read where a job comes from",
+    answer="The repository and the command.",
+)
+async def read_provenance(services: ServicesDep, job_id: JobId) -> Provenance:
+    """Commit, branch, remote and uncommitted changes of the git repository of a job's code, and the
+    command that submitted it. Roles that may not read code get no diff."""
+    return await services.jobs.provenance(job_id)

@@ -280,6 +280,10 @@ def show(
     packages: Annotated[
         bool, typer.Option("--packages", help="List the packages that the job ran with.")
     ] = False,
+    diff: Annotated[
+        bool,
+        typer.Option("--diff", help="Show uncommitted changes of the job's code."),
+    ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -290,6 +294,7 @@ def show(
       trainhall show 3f2a
       trainhall show 3f2a --events
       trainhall show 3f2a --packages
+      trainhall show 3f2a --diff
       trainhall show 3f2a -o yaml
     """
     with connect(url) as client:
@@ -305,6 +310,11 @@ def show(
             ran_with = client.get(f"/training/jobs/{found['id']}/packages")
         if packages:
             found["packages"] = ran_with
+        origin: out.Json = {}
+        if diff or output is Format.TABLE:
+            origin = client.get(f"/training/jobs/{found['id']}/provenance")
+        if diff:
+            found["provenance"] = origin
         words: str | None = None
         failures: str | None = None
         more: dict[str, str | None] = {}
@@ -318,6 +328,7 @@ def show(
             more |= {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             more |= {"queue": place_of(client, found)}
             more |= {"ran with": page.environment(ran_with)}
+            more |= {"git": page.repository(origin), "command": page.command_line(origin)}
             words = last_words(client, found)
             failures = incidents(client, found)
         address = client.page_of(found["id"])
@@ -330,7 +341,12 @@ def show(
             found,
             page.events_table(found, listed, left_out),
             address,
-            [page.packages_table(ran_with) if packages else None, failures, words],
+            [
+                page.packages_table(ran_with) if packages else None,
+                page.diff_text(origin) if diff else None,
+                failures,
+                words,
+            ],
             more,
         ),
     )

@@ -1,5 +1,6 @@
 """A job in text: the page of `trainhall show`, and cells that lists of jobs share with it."""
 
+import shlex
 from datetime import datetime
 from typing import Any
 
@@ -45,10 +46,47 @@ def environment(found: out.Json) -> str | None:
         f"Python {found['python']}",
         *([f"torch {torch}"] if torch else []),
         *([f"CUDA {found['cuda']}"] if found["cuda"] else []),
+        *([f"driver {found['driver']}"] if found["driver"] else []),
         f"{number} package{'s' if number != 1 else ''}",
         found["os"],
+        *([f"on {found['host']}"] if found["host"] else []),
     ]
     return ", ".join(parts)
+
+
+def repository(found: out.Json) -> str | None:
+    """Name commit, branch and remote of a job's code; None if it comes from no repository."""
+    git = found["git"]
+    if git is None:
+        return None
+    parts = [
+        git["commit"][:12],
+        *([f"branch {git['branch']}"] if git["branch"] else []),
+        *(["with uncommitted changes"] if git["dirty"] else []),
+        *([git["remote"]] if git["remote"] else []),
+    ]
+    return out.one_line(", ".join(parts))
+
+
+def command_line(found: out.Json) -> str | None:
+    """Format the command that submitted a job; None if there was none."""
+    return out.one_line(shlex.join(found["command"])) if found["command"] else None
+
+
+def diff_text(found: out.Json) -> str:
+    """Return the uncommitted changes of a job's repository, or why there are none."""
+    git = found["git"]
+    if git is None:
+        return "The job's code comes from no git repository."
+    if not git["dirty"]:
+        return f"No uncommitted changes: the code is commit {git['commit']}."
+    if git["diff"] is None:
+        return "Uncommitted changes were not recorded, or you may not read the project's code."
+    if not git["diff"]:
+        return "The uncommitted changes are new files, which a diff leaves out."
+    cut = "\n(the rest was left out)" if git["diff_truncated"] else ""
+    text = "\n".join(out.one_line(line) for line in git["diff"].rstrip().split("\n"))
+    return "Uncommitted changes\n" + out.indented(text + cut)
 
 
 def packages_table(found: out.Json) -> str:

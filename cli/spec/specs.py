@@ -189,7 +189,7 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
         UsageError: the folder cannot be sent, or lacks the script or the task; or the coordinator
             found a fault.
     """
-    return _sent(*document_of(spec), client)
+    return _sent(spec, *document_of(spec), client)
 
 
 def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
@@ -201,15 +201,19 @@ def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | 
     document, code = document_of(spec)
     # Asked for before: afterwards the job would be taken for another one that is ahead of it.
     outlook = _outlook(document, client)
-    job = _sent(document, code, client)
+    job = _sent(spec, document, code, client)
     if outlook is None or outlook["when"] == "now":
         return job, None
     return job, _describe_outlook(outlook, submitted=True)
 
 
-def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
+def _sent(
+    spec: "JobSpec", document: dict[str, Any], code: "Packed | None", client: "Client"
+) -> Any:
+    from trainhall.cli.spec.provenance import with_provenance
+
     upload(code, client, document.get("project"))
-    return client.submit(document)
+    return client.submit(with_provenance(document, spec, code))
 
 
 def upload(code: "Packed | None", client: "Client", project: str | None) -> None:

@@ -19,15 +19,21 @@ class JobPackages(View):
 
     attempt: int | None
     """Number of the attempt."""
+    host: str | None
+    """Name of the node of its first rank."""
     python: str | None
     os: str | None
     cuda: str | None
     """Version of CUDA that torch was built for; null for a CPU build, or without torch."""
+    driver: str | None
+    """Version of the NVIDIA driver; null on a host without one."""
     packages: dict[str, str]
     """Versions of the installed packages by normalized name, as in `scikit-learn`."""
 
 
-_NONE = JobPackages(attempt=None, python=None, os=None, cuda=None, packages={})
+_NONE = JobPackages(
+    attempt=None, host=None, python=None, os=None, cuda=None, driver=None, packages={}
+)
 
 
 async def store(session: AsyncSession, attempt: Attempt, packages: Packages) -> None:
@@ -57,7 +63,7 @@ async def store(session: AsyncSession, attempt: Attempt, packages: Packages) -> 
 async def read(session: AsyncSession, job_id: str, attempt: int | None = None) -> JobPackages:
     """Return the environment of one attempt, or of the newest that reported one."""
     statement = (
-        select(Attempt.number, PackageSet)
+        select(Attempt.number, Attempt.allocation, PackageSet)
         .join(PackageSet, PackageSet.sha256 == Attempt.package_set)
         .where(Attempt.job_id == job_id)
         .order_by(Attempt.number.desc())
@@ -66,7 +72,11 @@ async def read(session: AsyncSession, job_id: str, attempt: int | None = None) -
     if attempt is not None:
         statement = statement.where(Attempt.number == attempt)
     found = (await session.execute(statement)).first()
-    return JobPackages.of(found[1], attempt=found[0]) if found is not None else _NONE
+    if found is None:
+        return _NONE
+    number, allocation, packages = found
+    host = next(iter(allocation.node_names), None)
+    return JobPackages.of(packages, attempt=number, host=host)
 
 
 async def sets_of(session: AsyncSession, job_id: str) -> Sequence[str]:

@@ -23,6 +23,7 @@ from trainhall.cluster.jobs.listing.groups import read_groups
 from trainhall.cluster.jobs.listing.hints import hint_of
 from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
+from trainhall.cluster.jobs.source.provenance import Provenance, read_provenance
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job
 from trainhall.cluster.ledger.keeper import divide_entries
@@ -229,6 +230,13 @@ class JobService(Service):
         async with self._db.session() as session:
             await check_job(session, self._caller, job_id)
             return await packages.read(session, job_id, attempt)
+
+    async def provenance(self, job_id: str) -> Provenance:
+        """Return the repository and the command that a job was submitted from."""
+        async with self._db.session() as session:
+            owner = await check_job(session, self._caller, job_id)
+            with_diff = self._caller.may(Action.READ_FILES, owner.project)
+            return await read_provenance(session, job_id, with_diff=with_diff)
 
     async def pause(self, job_id: str) -> views.Job:
         """Pause a job: a running one saves at an agreed step, a waiting one leaves the queue."""

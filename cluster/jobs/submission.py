@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.jobs.source.provenance import store_provenance
 from trainhall.cluster.jobs.spec_changes import sizes_of, spec_columns
 from trainhall.cluster.lifecycle.jobs import create_job, reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
@@ -65,4 +66,6 @@ async def add_job(
         repeat=run.repeat if run is not None else None,
     )
     await create_job(session, job, now=now)
+    if spec.provenance is not None:
+        store_provenance(session, job_id, spec.provenance)
     return job

@@ -362,13 +362,20 @@ class Client:
         return [(point["step"], float(point["value"])) for point in points]
 
     def packages(self, job_id: str, attempt: int | None = None) -> Json:
-        """Return what rank 0 ran with: `python`, `os`, `cuda` and `packages` (versions by name).
+        """Return what rank 0 ran with: `host`, `python`, `os`, `cuda`, `driver`, and `packages`
+        (versions by name).
 
         Args:
             attempt: number of the attempt; None: the newest that has reported it.
         """
         path = f"/training/jobs/{self._rest.job_id(job_id)}/packages"
         found: Json = self._rest.get(path, attempt=attempt)
+        return found
+
+    def provenance(self, job_id: str) -> Json:
+        """Return where a job comes from: `git` (`commit`, `branch`, `remote`, `dirty`, `diff`) and
+        the `command` that submitted it; each is None if it is not known."""
+        found: Json = self._rest.get(f"/training/jobs/{self._rest.job_id(job_id)}/provenance")
         return found
 
     def lines(

@@ -48,6 +48,7 @@ NAMES = {
     "downloadLogs",
     "listAttempts",
     "readPackages",
+    "readProvenance",
     "listNodes",
     "registerNode",
     "getNode",

@@ -19,6 +19,7 @@ GETS = [
     "/training/jobs/{id}/logs/download",
     "/training/jobs/{id}/attempts",
     "/training/jobs/{id}/packages",
+    "/training/jobs/{id}/provenance",
     "/cluster/nodes/{id}",
     "/metrics/jobs/{id}",
     "/checkpoints/jobs/{id}",

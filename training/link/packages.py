@@ -18,6 +18,8 @@ class Packages(LinkModel):
     os: Annotated[str, _text(256)]
     cuda: Annotated[str, _text(32)] | None = None
     """Version of CUDA that torch was built for; None: a CPU build, or no torch."""
+    driver: Annotated[str, _text(32)] | None = None
+    """Version of the host's NVIDIA driver; None: it has none."""
     packages: Annotated[
         dict[Annotated[str, _text(128)], Annotated[str, _text(64)]], Field(max_length=MAX_PACKAGES)
     ]

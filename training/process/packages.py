@@ -20,6 +20,8 @@ _METADATA = re.compile(
     r"(?P<name>\w[\w.]{0,127})-(?P<version>[\w.!+]{1,64})(-py\d[\w.-]*)?\.(dist|egg)-info",
     re.ASCII,
 )
+_DRIVER = re.compile(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d[\d.]{0,30})")
+_DRIVER_FILE = Path("/proc/driver/nvidia/version")
 _CUDA = re.compile(r"^cuda\b[^=\n]*= '([\d.]{1,32})'", re.MULTILINE)
 
 
@@ -54,7 +56,9 @@ def _append(events: EventSpool, python: str, path: Sequence[str]) -> None:
     found = sorted(installed(path).items())[:MAX_PACKAGES]
     # No odd name and no full disk stops training.
     with contextlib.suppress(OSError, ValueError):
-        packages = Packages(python=python, os=_os(), cuda=_cuda(path), packages=dict(found))
+        packages = Packages(
+            python=python, os=_os(), cuda=_cuda(path), driver=_driver(), packages=dict(found)
+        )
         events.append("packages", packages.model_dump())
 
 
@@ -86,3 +90,12 @@ def _cuda(path: Iterable[str]) -> str | None:
             match = _CUDA.search(Path(folder, "torch", "version.py").read_text("utf-8", "replace"))
             return match and match[1]
     return None
+
+
+def _driver() -> str | None:
+    """Read the version of the NVIDIA driver from the kernel: no library is loaded for it."""
+    try:
+        match = _DRIVER.search(_DRIVER_FILE.read_text("utf-8", "replace"))
+    except OSError:
+        return None
+    return match and match[1]

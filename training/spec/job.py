@@ -33,6 +33,7 @@ from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, RecoverySpec
 from trainhall.training.spec.resources import ResourcesSpec
+from trainhall.training.spec.source.provenance import ProvenanceSpec
 from trainhall.training.spec.training import (
     NotPlannedError,
     ParallelismSpec,
@@ -92,6 +93,9 @@ class JobSpec(SpecModel):
     """At most 32 words to find jobs by; `trainhall tag` changes them later."""
     notes: Notes = ""
     """Markdown, shown on the job's page; `trainhall note` changes it later."""
+    provenance: ProvenanceSpec | None = None
+    """Repository and command that the job was submitted from. `trainhall submit` fills it in; the
+    coordinator keeps it beside the spec (docs/scripts.md#provenance)."""
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -370,6 +374,8 @@ class JobSpec(SpecModel):
         unused = ("script",) if self.script is None else ("task", "training", "parallelism")
         data: dict[str, Any] = handler(self)
         kept = {k: v for k, v in data.items() if k not in unused}
+        if self.provenance is None:
+            kept.pop("provenance", None)
         if self.script is not None and self.training.pause_at:
             kept["training"] = {"pause_at": data["training"]["pause_at"]}
         return kept

@@ -2284,6 +2284,48 @@ export type Generation = {
 };
 
 /**
+ * GitState
+ *
+ * State of the git repository of a job's code.
+ */
+export type GitState = {
+    /**
+     * Commit
+     */
+    commit: string;
+    /**
+     * Branch
+     *
+     * Null: none was checked out.
+     */
+    branch?: string | null;
+    /**
+     * Remote
+     *
+     * URL of the remote, without a login.
+     */
+    remote?: string | null;
+    /**
+     * Dirty
+     *
+     * True: there were changes that are not in the commit.
+     */
+    dirty?: boolean;
+    /**
+     * Diff
+     *
+     * Uncommitted changes of tracked files, at most 48 KiB; what looks like a secret is masked.
+     */
+    diff?: string | null;
+    /**
+     * Diff Truncated
+     *
+     * True: the diff was longer.
+     */
+    diff_truncated?: boolean;
+};
+
+/**
  * GradientEntry
  *
  * One parameter at one step.
@@ -3064,6 +3106,12 @@ export type JobPackages = {
      */
     attempt: number | null;
     /**
+     * Host
+     *
+     * Name of the node of its first rank.
+     */
+    host: string | null;
+    /**
      * Python
      */
     python: string | null;
@@ -3077,6 +3125,12 @@ export type JobPackages = {
      * Version of CUDA that torch was built for; null for a CPU build, or without torch.
      */
     cuda: string | null;
+    /**
+     * Driver
+     *
+     * Version of the NVIDIA driver; null on a host without one.
+     */
+    driver: string | null;
     /**
      * Packages
      *
@@ -3205,6 +3259,11 @@ export type JobSpec = {
      * Markdown, shown on the job's page; `trainhall note` changes it later.
      */
     notes?: string;
+    /**
+     * Repository and command that the job was submitted from. `trainhall submit` fills it in; the
+     * coordinator keeps it beside the spec (docs/scripts.md#provenance).
+     */
+    provenance?: ProvenanceSpec | null;
 };
 
 /**
@@ -5026,6 +5085,40 @@ export type ProjectPage = {
 };
 
 /**
+ * Provenance
+ *
+ * Repository and command that a job was submitted from; both are null where the client sent
+ * none, as the dashboard and curl.
+ */
+export type Provenance = {
+    /**
+     * State of the repository; its diff is null to those who may not read the project's code.
+     */
+    git: GitState | null;
+    /**
+     * Command
+     *
+     * Command line, what looks like a secret in it masked.
+     */
+    command: Array<string> | null;
+};
+
+/**
+ * ProvenanceSpec
+ *
+ * Origin of a job.
+ */
+export type ProvenanceSpec = {
+    git?: SpecGitState | null;
+    /**
+     * Command
+     *
+     * Command line that submitted it; what looks like a secret is masked.
+     */
+    command?: Array<string>;
+};
+
+/**
  * Question
  *
  * Changes to compare the cluster with; nothing is changed.
@@ -6072,6 +6165,48 @@ export type SessionPage = {
  * Device
  */
 export type SpecDevice = 'auto' | 'cpu' | 'cuda';
+
+/**
+ * GitState
+ *
+ * State of the git repository of a job's code.
+ */
+export type SpecGitState = {
+    /**
+     * Commit
+     */
+    commit: string;
+    /**
+     * Branch
+     *
+     * Null: none was checked out.
+     */
+    branch?: string | null;
+    /**
+     * Remote
+     *
+     * URL of the remote, without a login.
+     */
+    remote?: string | null;
+    /**
+     * Dirty
+     *
+     * True: there were changes that are not in the commit.
+     */
+    dirty?: boolean;
+    /**
+     * Diff
+     *
+     * Uncommitted changes of tracked files, at most 48 KiB; what looks like a secret is masked.
+     */
+    diff?: string | null;
+    /**
+     * Diff Truncated
+     *
+     * True: the diff was longer.
+     */
+    diff_truncated?: boolean;
+};
 
 /**
  * MetricMode
@@ -7873,6 +8008,58 @@ export type ReadPackagesResponses = {
 };
 
 export type ReadPackagesResponse = ReadPackagesResponses[keyof ReadPackagesResponses];
+
+export type ReadProvenanceData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/provenance';
+};
+
+export type ReadProvenanceErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadProvenanceError = ReadProvenanceErrors[keyof ReadProvenanceErrors];
+
+export type ReadProvenanceResponses = {
+    /**
+     * The repository and the command.
+     */
+    200: Provenance;
+};
+
+export type ReadProvenanceResponse = ReadProvenanceResponses[keyof ReadProvenanceResponses];
 
 export type ReadGradientsData = {
     body?: never;

@@ -100,6 +100,7 @@ def upgrade() -> None:
         sa.Column("python", sa.String(32), nullable=False),
         sa.Column("os", sa.String(256), nullable=False),
         sa.Column("cuda", sa.String(32)),
+        sa.Column("driver", sa.String(32)),
         sa.Column("packages", sa.JSON, nullable=False),
     )
     op.create_table(

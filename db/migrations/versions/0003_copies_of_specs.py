@@ -1,4 +1,4 @@
-"""copies of parts of a spec, to filter and sort lists of jobs; saved views; reports"""
+"""copies of parts of a spec, to filter and sort lists of jobs; saved views; reports; provenance"""
 
 from typing import Any
 
@@ -45,6 +45,13 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.BigInteger, nullable=False),
         sa.UniqueConstraint("number"),
     )
+    op.create_table(
+        "job_provenance",
+        sa.Column(
+            "job_id", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+        ),
+        sa.Column("provenance", sa.JSON, nullable=False),
+    )
     connection = op.get_bind()
     for job_id, spec in connection.execute(sa.select(JOBS.c.id, JOBS.c.spec)).all():
         task = spec.get("task")
@@ -61,6 +68,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("job_provenance")
     op.drop_table("reports")
     op.drop_table("saved_views")
     for name in COLUMNS:

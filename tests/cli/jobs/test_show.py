@@ -33,7 +33,8 @@ def test_show_limits_the_checkpoint_list() -> None:
 
 
 PACKAGES = {
-    "attempt": 1, "python": "3.12.3", "os": "Linux", "cuda": None, "packages": {"numpy": "2.3.3"},
+    "attempt": 1, "host": "gpu-07", "python": "3.12.3", "os": "Linux", "cuda": None, "driver": None,
+    "packages": {"numpy": "2.3.3"},
 }  # fmt: skip
 
 
@@ -61,6 +62,8 @@ class Coordinator:
     def get(self, path: str, **_: Any) -> Any:
         if path.endswith("/packages"):
             return PACKAGES
+        if path.endswith("/provenance"):
+            return {"git": None, "command": ["trainhall", "submit", "job.yaml"]}
         raise NotFoundError(path)
 
     def items(self, path: str, **_: Any) -> Iterator[Any]:

@@ -18,6 +18,7 @@ REPORT: dict[str, Any] = {
     "python": "3.12.3",
     "os": "Linux",
     "cuda": "12.6",
+    "driver": "550.54.15",
     "packages": {"torch": "2.12.0+cu126", "numpy": "2.3.3"},
 }
 
@@ -45,7 +46,7 @@ async def test_equal_environments_are_stored_once(cluster: SimulatedCluster) -> 
         await cluster.report_event(job_id, "packages", REPORT | {"packages": packages})
     assert await stored(cluster) == 1
     found = await service.packages(jobs[1])
-    assert found.model_dump() == {"attempt": 1, **REPORT}
+    assert found.model_dump() == {"attempt": 1, "host": "alpha", **REPORT}
     assert (await service.packages(jobs[1], attempt=2)).packages == {}
     # The rank was replaced by one on another host.
     await cluster.report_event(jobs[1], "packages", REPORT | {"python": "3.13.1"})

@@ -38,6 +38,7 @@ GET    /training/jobs/{job_id}/logs                 401     403      404    200 
 GET    /training/jobs/{job_id}/logs/download        401     403      404    200    200   200        200   200
 GET    /training/jobs/{job_id}/attempts             401     403      404    200    200   200        200   200
 GET    /training/jobs/{job_id}/packages             401     403      404    200    200   200        200   200
+GET    /training/jobs/{job_id}/provenance           401     403      404    200    200   200        200   200
 GET    /metrics/jobs/{job_id}                       401     403      404    200    200   200        200   200
 WS     /metrics/stream/{job_id}                     401     403      4404    101    101   101        101   101
 POST   /training/jobs/{job_id}/gradients            401     403      404    403    403   409        409   409

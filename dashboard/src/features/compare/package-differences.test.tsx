@@ -5,7 +5,14 @@ import { job } from "@/test/fake-api";
 import { shown } from "@/test/shown";
 import { PackageDifferences } from "./package-differences";
 
-const BASE = { attempt: 1, python: "3.12.3", os: "Linux", cuda: null };
+const BASE = {
+  attempt: 1,
+  host: "gpu-07",
+  python: "3.12.3",
+  os: "Linux",
+  cuda: null,
+  driver: null,
+};
 
 it("identical packages are listed", async () => {
   const same = { ...BASE, packages: { numpy: "2.3.3" } };

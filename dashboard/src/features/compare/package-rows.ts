@@ -13,7 +13,7 @@ export interface PackageRow {
 export function packageRows(jobs: readonly JobPackages[]): PackageRow[] {
   const all = jobs.map((found) => new Map(versionsOf(found)));
   const names = [...new Set(all.flatMap((versions) => [...versions.keys()]))];
-  const base = ["Python", "System", "CUDA"].filter((name) => names.includes(name));
+  const base = ["Python", "System", "CUDA", "Driver"].filter((name) => names.includes(name));
   const packages = names.filter((name) => !base.includes(name)).sort();
   return [...base, ...packages].map((name) => {
     const versions = all.map((each) => each.get(name) ?? null);

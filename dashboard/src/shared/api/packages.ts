@@ -8,7 +8,7 @@ export function packagesOptions(jobId: string) {
 
 /** Name and version of Python, the system and CUDA, where known, and then of the packages. */
 export function versionsOf(found: JobPackages): [name: string, version: string][] {
-  const base = { Python: found.python, System: found.os, CUDA: found.cuda };
+  const base = { Python: found.python, System: found.os, CUDA: found.cuda, Driver: found.driver };
   return [
     ...Object.entries(base).flatMap(([name, version]): [string, string][] =>
       version === null ? [] : [[name, version]],

@@ -26,6 +26,7 @@ export type {
   NodeEvent,
   Outlook,
   Point,
+  Provenance,
   QueueEntry,
   QueuePage,
   Quota,

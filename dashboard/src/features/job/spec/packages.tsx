@@ -15,13 +15,15 @@ const COLUMNS: Column<Version>[] = [
 export function Packages({ jobId }: { jobId: string }) {
   const found = useQuery(packagesOptions(jobId)).data;
   if (found === undefined || found.attempt === null) return null;
-  const { python, cuda, os, packages } = found;
+  const { host, python, cuda, driver, os, packages } = found;
   const parts = [
     `Python ${python}`,
     ...(packages.torch ? [`torch ${packages.torch}`] : []),
     ...(cuda ? [`CUDA ${cuda}`] : []),
+    ...(driver ? [`driver ${driver}`] : []),
     plural(Object.keys(packages).length, "package"),
     os,
+    ...(host ? [`on ${host}`] : []),
   ];
   return (
     <details>

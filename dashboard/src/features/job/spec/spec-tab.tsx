@@ -3,6 +3,7 @@ import type { Job } from "@/shared/api/types";
 import { SpecView } from "@/shared/spec/spec-view";
 import { ButtonLink } from "@/shared/ui/links";
 import { Packages } from "./packages";
+import { ProvenanceFacts } from "./provenance";
 
 export default function SpecTab({ job }: { job: Job }) {
   return (
@@ -12,6 +13,7 @@ export default function SpecTab({ job }: { job: Job }) {
           Submit again
         </ButtonLink>
       </SpecView>
+      <ProvenanceFacts jobId={job.id} />
       <Packages jobId={job.id} />
     </Stack>
   );

@@ -1,0 +1,2 @@
+"""Source of jobs: where they were submitted from, and their code; imports `access`, the database
+and `training.spec`."""

@@ -1,0 +1,1 @@
+"""Source of a job: repository and command that it was submitted from; imports `spec.base`."""
