@@ -57,12 +57,15 @@ class Job(Base):
     """Order of submission, and the tie-breaker of the queue."""
     name: Mapped[str] = mapped_column(String(128))
     user: Mapped[str | None] = mapped_column(String(128))
-    """This and the next four are copies of parts of `spec`, which lists are filtered and sorted by:
-    SQL reads them without parsing all specs."""
+    """This and the next four begin as copies of parts of `spec`, by which lists are filtered and
+    sorted: SQL reads them without parsing all specs."""
     project: Mapped[str] = mapped_column(String(128), server_default="default")
     task: Mapped[str | None] = mapped_column(String(128))
     strategy: Mapped[str | None] = mapped_column(String(32))
     parameters: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Those of the spec, and what the job logs as parameters (`cluster.jobs.logged`)."""
+    mlflow_tags: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Tags that its MLflow clients set."""
     tags: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """These and the notes begin as those of `spec`, and are changed later."""
     notes: Mapped[str | None] = mapped_column(Text)

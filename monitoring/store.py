@@ -31,7 +31,7 @@ from trainhall.monitoring.codec import DIGESTS, Table, decode_payload, frame_hea
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.monitoring.lines import LOG_FULL, cut_lines, full_note, log_chunks
-from trainhall.training.link.frames import Frame, encode_frame, encode_tables
+from trainhall.training.link.frames import TRACKING, Frame, encode_frame, encode_tables
 
 LOSS = "loss"
 MAX_LAST_VALUES = 1000
@@ -354,8 +354,14 @@ def _losses(tables: Iterable[Table]) -> tuple[tuple[Ints, Floats], ...]:
 
 
 def _first_step(item: Metrics, first_superseded: int | None) -> int | None:
-    """Return the earliest step of an item that counts."""
+    """Return the earliest step of an item that counts.
+
+    Step 0 does not for what tracking clients log, as it stands for none: a number that is logged
+    once would otherwise hide all that the attempts before have measured.
+    """
     steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
+    if item.writer.startswith(TRACKING):
+        steps = [int(s) for parts in item.tables for t in parts for s in t.steps if s > 0]
     return min((s for s in steps if first_superseded is None or s < first_superseded), default=None)
 
 

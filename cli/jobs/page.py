@@ -33,7 +33,7 @@ def tags(job: out.Json) -> str:
 
 def parameters(job: out.Json) -> str | None:
     """Format the parameters of a job; None without any."""
-    given = job["spec"].get("parameters") or {}
+    given = job["parameters"]
     return ", ".join(f"{name} {out.number(value)}" for name, value in given.items()) or None
 
 

@@ -18,7 +18,7 @@ from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError
-from trainhall.cluster.jobs import gradients, packages, plans
+from trainhall.cluster.jobs import gradients, logged, packages, plans
 from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.lifecycle.generations import (
     has_stepped,
@@ -150,6 +150,12 @@ class RankEvents(Service):
         if event.kind == "packages":
             await self._packages(context, event)
             return
+        if event.kind == "logged":
+            # Late reports of an earlier attempt replace nothing.
+            if context.attempt.number == context.job.attempt:
+                logged.join(context.job, event.data)
+                await context.session.flush()
+            return
         data: dict[str, Any] = sanitize_json(event.data)
         match event.kind:
             case "started":
@@ -179,7 +185,7 @@ class RankEvents(Service):
     async def _note_superseded(
         self, context: EventContext, event: RankEvent, first_superseded: int
     ) -> None:
-        if event.kind in ("gradients", "packages"):
+        if event.kind in ("gradients", "packages", "logged"):
             return
         attempt, data = context.attempt, sanitize_json(event.data)
         why = "the attempt continued without these ranks"

@@ -45,7 +45,6 @@ def spec_columns(spec: JobSpec) -> dict[str, Any]:
         "project": spec.project or DEFAULT_PROJECT,
         "task": spec.task.name if spec.task is not None else None,
         "strategy": spec.parallelism.strategy if spec.task is not None else None,
-        "parameters": dict(spec.parameters) or None,
         "spec": spec.model_dump(mode="json", exclude={"provenance"}),
     }
 

@@ -50,6 +50,7 @@ async def add_job(
         name=spec.name,
         code=spec.code,
         **spec_columns(spec),
+        parameters=dict(spec.parameters) or None,
         tags=spec.tags or None,
         notes=spec.notes or None,
         priority=spec.priority,

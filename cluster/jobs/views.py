@@ -128,6 +128,11 @@ class Job(View):
     mesh: dict[str, int] | None
     """Sizes of the mesh of its ranks, the outermost dimension first, and the number of `servers`
     beside it; null for a script, and while no plan is made."""
+    parameters: JsonObject
+    """Those of the spec, and what the job has logged as parameters, as MLflow clients do. The
+    spec's value counts for a name that both have."""
+    mlflow_tags: dict[str, str]
+    """Tags that the job's MLflow clients have set."""
     tags: list[str]
     notes: str
     """Markdown."""
@@ -258,6 +263,8 @@ async def job_views(
             warnings=[*warned.get(job.id, ()), *not_finite_losses(job, progress)],
             plan=Plan.of(plan, measured=plan.compared) if plan is not None else None,
             mesh=_mesh(job, plan),
+            parameters=job.parameters or {},
+            mlflow_tags=job.mlflow_tags or {},
             tags=job.tags or [],
             notes=job.notes or "",
             experiment=_experiment(job),

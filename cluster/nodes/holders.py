@@ -13,9 +13,10 @@ from sqlalchemy import Select, exists, select
 from sqlalchemy.sql import bindparam
 
 from trainhall.cluster.errors import NotHeldError
-from trainhall.cluster.wire.writers import rank_writer, recovery_writer
+from trainhall.cluster.wire.writers import rank_writer, recovery_writer, tracking_writer
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Grant, Job
+from trainhall.training.link.frames import TRACKING
 
 MAX_KNOWN = 10_000
 """Attempts of which the nodes are kept in memory; each frame of a metric asks."""
@@ -159,15 +160,18 @@ class _Share:
         return frozenset().union(*self.by_generation.values())
 
     def writes_as(self, job_id: str, attempt: int, writer: str) -> bool:
-        """Return whether the name is of one of its ranks, or for what rank 0 did not report."""
-        found = _RANK.match(writer)
+        """Return whether the name is of one of its ranks or their tracking clients, or for what
+        rank 0 did not report."""
+        is_tracking = writer.startswith(TRACKING)
+        name_of = tracking_writer if is_tracking else rank_writer
+        found = _RANK.match(writer.removeprefix(TRACKING))
         rank = int(found[1]) if found else -1
         anywhere = self.ranks
         for generation in range(1, self.generation + 1):
             ranks = self.by_generation.get(generation, anywhere)
             if ranks and writer == recovery_writer(job_id, attempt, generation):
                 return True
-            if rank in ranks and writer == rank_writer(job_id, attempt, generation, rank):
+            if rank in ranks and writer == name_of(job_id, attempt, generation, rank):
                 return True
         return False
 

@@ -5,10 +5,18 @@ Coordinator and agents derive them from the launch: a node may use those of its 
 
 import zlib
 
+from trainhall.training.link.frames import TRACKING
+
 
 def rank_writer(job_id: str, attempt: int, generation: int, rank: int) -> str:
     """Return the name of a rank's process, from the rank and the generation that it began with."""
     return f"{rank}-{_digest(job_id, attempt, generation, rank)}"
+
+
+def tracking_writer(job_id: str, attempt: int, generation: int, rank: int) -> str:
+    """Return the name under which a host reports what its tracking clients log, from the lowest
+    rank and the generation with which the attempt began there."""
+    return f"{TRACKING}{rank}-{_digest(job_id, attempt, generation, rank)}"
 
 
 def recovery_writer(job_id: str, attempt: int, generation: int) -> str:

@@ -32,6 +32,8 @@ class RankEvent(LinkModel):
                  `{peak_memory_bytes, step_seconds, steps}` of this attempt, or null
     network      rank 0, after the first step of a job with `gradient_sync.measure_links`: the
                  report of `training.loop.network_probe.measure`; the result has it too
+    logged       of a host's tracking clients: `{parameters: {name: text}, tags: {name: text |
+                 null}}`, which join those of before; null: the tag was deleted
     not_saved    a checkpoint could not be written, or not be uploaded; training continues:
                  `{step, message}`
     note         anything worth an event on the job: `{message}`
@@ -42,6 +44,6 @@ class RankEvent(LinkModel):
     rank: int
     kind: Literal[
         "packages", "started", "stepped", "checkpoint", "failure", "completed", "paused",
-        "gradients", "network", "not_saved", "note",
+        "gradients", "network", "not_saved", "note", "logged",
     ]  # fmt: skip
     data: dict[str, Any] = Field(default_factory=dict)

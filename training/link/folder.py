@@ -4,12 +4,23 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from trainhall.training.fencing import FencingToken
 
 _NAME = re.compile(r"a(\d{1,9})-g(\d{1,9})", re.ASCII)
+_TRACKED = re.compile(r"metrics-(\d{1,9})-(\d{1,9})\.bin", re.ASCII)
+_MAX_TRACKED = 16
+"""Names of tracked metrics in a folder that count: a shim makes one, the rest is the job's own."""
+
+
+class Writer(NamedTuple):
+    """What a process of an attempt is known by: its rank, and the generation in which it began."""
+
+    rank: int
+    generation: int
 
 
 @dataclass
@@ -68,6 +79,20 @@ class AttemptFolder:
 
     def events(self, rank: int, generation: int = 1) -> Path:
         return self.rank(rank) / f"events{_of(generation)}.jsonl"
+
+    def tracked_metrics(self, writer: Writer) -> Path:
+        """Return the metrics that the tracking clients of a host's ranks have logged."""
+        return self.path / "tracking" / f"metrics-{writer.rank}-{writer.generation}.bin"
+
+    def tracked_events(self, writer: Writer) -> Path:
+        """Return the parameters and tags that they have logged."""
+        return self.path / "tracking" / f"events-{writer.rank}-{writer.generation}.jsonl"
+
+    def trackers(self) -> list[Writer]:
+        """Return the writers of tracked metrics here."""
+        found = sorted(path.name for path in self.path.glob("tracking/metrics-*.bin"))
+        names = [match for name in found if (match := _TRACKED.fullmatch(name))]
+        return [Writer(int(match[1]), int(match[2])) for match in names[:_MAX_TRACKED]]
 
     def writers(self) -> list[tuple[int, int]]:
         """Return the writers here: rank and generation with which each process began."""

@@ -10,6 +10,8 @@ _FRAME = struct.Struct("<4sIQI")
 TABLE = struct.Struct("<iIH")
 U16 = struct.Struct("<H")
 MAX_FRAME_BYTES = 8 * 1024 * 1024
+TRACKING = "tracking-"
+"""Beginning of the names of writers of what tracking clients log (`cluster.wire.writers`)."""
 
 
 @dataclass
@@ -37,6 +39,32 @@ def encode_tables(tables: Sequence[MetricTable]) -> bytes:
         parts.append(struct.pack(f"<{rows}d", *table.times))
         parts.extend(struct.pack(f"<{rows}d", *values) for values in table.columns.values())
     return b"".join(parts)
+
+
+def decode_tables(payload: bytes) -> Iterator[MetricTable]:
+    """Yield the tables of one frame's payload, on the standard library alone: for small files.
+
+    Raises:
+        struct.error: it is none.
+    """
+    (count,) = U16.unpack_from(payload)
+    at = U16.size
+    for _ in range(count):
+        rank, rows, width = TABLE.unpack_from(payload, at)
+        at += TABLE.size
+        names = []
+        for _ in range(width):
+            (length,) = U16.unpack_from(payload, at)
+            at += U16.size + length
+            names.append(payload[at - length : at].decode())
+        parts = []
+        for kind in ("q", "d", *("d" * width)):
+            parts.append(struct.unpack_from(f"<{rows}{kind}", payload, at))
+            at += 8 * rows
+        steps, times, *columns = parts
+        yield MetricTable(
+            None if rank < 0 else rank, steps, times, dict(zip(names, columns, strict=True))
+        )
 
 
 def encode_frame(sequence: int, payload: bytes) -> bytes:

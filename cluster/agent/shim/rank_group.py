@@ -7,6 +7,7 @@ from functools import partial
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable
 from trainhall.cluster.agent.shim.rendezvous import RendezvousHandle, open_rendezvous
+from trainhall.cluster.agent.shim.tracking import Tracking
 from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json
@@ -22,15 +23,20 @@ def not_started(error: OSError) -> Failure:
 class RankGroup:
     """
     Args:
+        tracking: served to the ranks; None: it is not.
         fork: built-in tasks run in forks of this process.
     """
 
-    def __init__(self, folder: AttemptFolder, launch: Launch, *, fork: bool) -> None:
+    def __init__(
+        self, folder: AttemptFolder, launch: Launch, tracking: Tracking | None, *, fork: bool
+    ) -> None:
         self._folder = folder
         self._fork = fork
         self.launch = launch
         """The newest launch that was taken up."""
-        self.table = RankTable(launch, partial(rank_process.start, folder, fork=fork))
+        self._tracking = tracking
+        start = partial(rank_process.start, folder, tracking=tracking, fork=fork)
+        self.table = RankTable(launch, start)
         self.has_started = False
         self._handle: RendezvousHandle | None = None
         self._retired: RendezvousHandle | None = None
@@ -111,6 +117,8 @@ class RankGroup:
                 store_code = code
             elif (entry := self.table.ended(pid, code)) is not None:
                 ended.append(entry)
+            elif self._tracking is not None:
+                self._tracking.note_ended(pid)
 
     def _publish(self, launch: Launch, handle: RendezvousHandle) -> None:
         """Write the files that the ranks of a launch look for once they know of it."""

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.processes import MARK
@@ -33,6 +33,13 @@ _STORE_PREFIX = "TRAINHALL_STORE_PREFIX"
 """As `distributed.environment` reads it."""
 
 
+class Served(Protocol):
+    """Something that the shim serves to ranks."""
+
+    def variables(self, rank: int, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables by which a rank finds it, beside those that it has."""
+
+
 def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
     """Return a process's name as a writer, from the rank and the generation that it began with;
     without the latter, that of the launch."""
@@ -45,6 +52,7 @@ def environment(
     launch: Launch,
     slot: RankSlot,
     rendezvous: Rendezvous,
+    tracking: Served | None = None,
 ) -> dict[str, str]:
     """Build a rank's environment: the host's, the user's, then what `torchrun` sets."""
     local = len(launch.ranks)
@@ -62,6 +70,8 @@ def environment(
     env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if gpus:
         env = flight_record.environment(folder, slot.rank) | env
+    if tracking is not None:
+        env |= tracking.variables(slot.rank, env)
     numbers = {
         "RANK": slot.rank,
         "LOCAL_RANK": slot.local_rank,
@@ -97,14 +107,21 @@ def environment(
 
 
 def start(
-    folder: AttemptFolder, launch: Launch, slot: RankSlot, rendezvous: Rendezvous, *, fork: bool
+    folder: AttemptFolder,
+    launch: Launch,
+    slot: RankSlot,
+    rendezvous: Rendezvous,
+    *,
+    fork: bool,
+    tracking: Served | None = None,
 ) -> int:
     """Start a rank as a child of this process and return its pid.
 
     Args:
+        tracking: what else the shim serves to its ranks.
         fork: run the built-in task in a copy of this process, which has torch imported.
     """
-    env = environment(os.environ, folder, launch, slot, rendezvous)
+    env = environment(os.environ, folder, launch, slot, rendezvous, tracking)
     folder.rank(slot.rank).mkdir(parents=True, exist_ok=True)
     output = (folder.stdout(slot.rank), folder.stderr(slot.rank))
     script = launch.spec.script

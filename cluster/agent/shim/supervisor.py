@@ -34,6 +34,7 @@ from trainhall.cluster.agent.shim.hang.policy import HangPolicy
 from trainhall.cluster.agent.shim.rank_group import RankGroup, not_started
 from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, failed_rank
 from trainhall.cluster.agent.shim.status_file import RETRY_SECONDS, StatusFile
+from trainhall.cluster.agent.shim.tracking import open_tracking
 from trainhall.training.link.control import STUCK_SECONDS, Control
 from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder
@@ -90,7 +91,8 @@ class Shim:
 
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
-        self._group = RankGroup(self.folder, self.launch, fork=self.fork)
+        self._tracking = open_tracking(self.folder, self.launch)
+        self._group = RankGroup(self.folder, self.launch, self._tracking, fork=self.fork)
         self._ranks = self._group.table
         self._escalation = Escalation()
         self._status = StatusFile(self.folder, self.doorbell)
@@ -120,6 +122,8 @@ class Shim:
             self._check_isolation()
             self._escalate()
         self._end_everything()
+        if self._tracking is not None:
+            self._tracking.close()
         ended, failure = outcome.outcome_of(self._ranks.states, self._context(), self._failure)
         folder_ipc.command_path(self.folder).unlink(missing_ok=True)
         self._status.publish_end(self._current("exited", ended, failure))
@@ -149,6 +153,7 @@ class Shim:
     def _wait(self) -> None:
         """Wait until a child ends, a command comes, or a time has come, and take the commands."""
         sources = [self._wakeup, self._commands, *([0] if self.attached else [])]
+        sources += self._tracking.waits_for if self._tracking is not None else []
         until = self._next_time()
         timeout = None if until == math.inf else max(0.0, until - time.monotonic())
         ready, _, _ = select.select(sources, [], [], timeout)
@@ -158,6 +163,8 @@ class Shim:
                     self._obey(Command.STOP)
             elif fd == self._commands:
                 self._take_commands(folder_ipc.drain(fd))
+            elif self._tracking is not None and fd in self._tracking.waits_for:
+                self._tracking.serve()
             elif not os.read(0, 4096):
                 self.attached = False
                 self._obey(Command.STOP)

@@ -34,9 +34,11 @@ from trainhall.cluster.agent.shipping.spools import (
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedShipper
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks, wait_until_set
+from trainhall.cluster.wire.writers import tracking_writer
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
-from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.folder import AttemptFolder, Writer
+from trainhall.training.link.frames import TRACKING
 from trainhall.training.link.launch import Launch
 from trainhall.training.link.regular_file import read_regular
 
@@ -83,6 +85,7 @@ class AttemptShipper:
         self._shipped_of: set[tuple[int, int]] = set()
         self.spools: list[FileShipper] = []
         self._add_spools((slot.rank, launch.generation) for slot in launch.ranks)
+        self._add_tracked()
         self._unreported: UnreportedShipper | None = None
         self._add_unreported()
         before, unrecorded = unreported_checkpoints.earlier(launch), launch.checkpoint.unrecorded
@@ -124,7 +127,11 @@ class AttemptShipper:
     def _own_events(self) -> list[EventShipper]:
         """Return the ranks' event spools here: any may have been rank 0 for a while."""
         events = [spool for spool in self.spools if isinstance(spool, EventShipper)]
-        return [spool for spool in events if not isinstance(spool, UnreportedShipper)]
+        return [
+            spool
+            for spool in events
+            if not isinstance(spool, UnreportedShipper) and not _is_tracked(spool)
+        ]
 
     def extend(self, writers: Iterable[tuple[int, int]]) -> None:
         """Ship the files of these processes too, given by the rank and generation of their
@@ -158,6 +165,24 @@ class AttemptShipper:
                         LogShipper(source, path, self._api, stream, owner=self._owner)
                     )
         return bool(new)
+
+    def _add_tracked(self) -> None:
+        """Ship what tracking clients log, too: the shim has made the files, or is about to."""
+        launch = self._launch
+        writers = {Writer(slot.rank, launch.generation) for slot in launch.ranks[:1]}
+        for writer in sorted({*self._folder.trackers(), *writers}):
+            rank, generation = writer
+            name = tracking_writer(launch.job_id, launch.attempt, generation, rank)
+            source = Source(launch.job_id, launch.attempt, rank, name, generation)
+            metrics = MetricShipper(
+                source, self._folder.tracked_metrics(writer), self._api, owner=self._owner
+            )
+            events = EventShipper(
+                source, self._folder.tracked_events(writer), self._api, owner=self._owner
+            )
+            metrics.name = f"{TRACKING}metrics-{generation}"
+            events.name = f"{TRACKING}events-{generation}"
+            self.spools += [events, metrics]
 
     def start_growing(self, link: "LinkPause", done: Callable[[], None]) -> bool:
         """Begin to send where there is something new; True when anything is under way."""
@@ -265,6 +290,8 @@ class AttemptShipper:
 def _pause_after(spool: FileShipper, more: bool) -> float:
     """Return seconds until a file is read again; `more`: some of it is sent now."""
     is_other = spool.source.rank > 0
+    if _is_tracked(spool) and not more:
+        return IDLE_SECONDS
     if isinstance(spool, MetricShipper):
         return OTHERS_SECONDS if is_other else FIRST_SECONDS if more else 0.0
     return IDLE_SECONDS if not more and (is_other or isinstance(spool, LogShipper)) else 0.0
@@ -273,6 +300,11 @@ def _pause_after(spool: FileShipper, more: bool) -> float:
 def _is_first(spool: FileShipper) -> bool:
     """Return whether it holds the metrics that are drawn live."""
     return isinstance(spool, MetricShipper) and spool.source.rank == 0
+
+
+def _is_tracked(spool: FileShipper) -> bool:
+    """Return whether it holds what tracking clients log."""
+    return spool.name.startswith(TRACKING)
 
 
 def _upload(launch: Launch, api: Uploading, owner: Owner | None) -> Upload | None:

@@ -2984,6 +2984,23 @@ export type Job = {
         [key: string]: number;
     } | null;
     /**
+     * Parameters
+     *
+     * Those of the spec, and what the job has logged as parameters, as MLflow clients do. The
+     * spec's value counts for a name that both have.
+     */
+    parameters: {
+        [key: string]: unknown;
+    };
+    /**
+     * Mlflow Tags
+     *
+     * Tags that the job's MLflow clients have set.
+     */
+    mlflow_tags: {
+        [key: string]: string;
+    };
+    /**
      * Tags
      */
     tags: Array<string>;

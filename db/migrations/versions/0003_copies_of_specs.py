@@ -15,6 +15,7 @@ COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
     "strategy": sa.String(32),
     "parameters": sa.JSON(none_as_null=True),
     "tags": sa.JSON(none_as_null=True),
+    "mlflow_tags": sa.JSON(none_as_null=True),
     "notes": sa.Text(),
 }
 JOBS = sa.table(

@@ -18,6 +18,7 @@ JOB: dict[str, Any] = {
     "attempt": 0, "generation": 1, "world_size": 1, "priority": 0,
     "metrics": {}, "main_metric": None,
     "spec": {"script": {"path": "/train.py"}, "training": {"reproducible": False}},
+    "parameters": {},
     "created_at": "2026-01-01T00:00:00Z", "ran_seconds": 0.0, "running_since": None,
 }  # fmt: skip
 
@@ -154,9 +155,9 @@ def test_trial_names_experiment_and_parameters(
 ) -> None:
     class WithExperiment(Coordinator):
         def job(self, reference: str) -> dict[str, Any]:
-            spec = {**JOB["spec"], "parameters": {"lr": 0.0123456, "opt": "sgd"}}
+            parameters = {"lr": 0.0123456, "opt": "sgd"}
             run = {"id": "7c0d", "trial": 3, "repeat": 2}
-            return {**super().job(reference), "spec": spec, "experiment": run}
+            return {**super().job(reference), "parameters": parameters, "experiment": run}
 
         def get(self, path: str, **asked: Any) -> Any:
             if path == "/experiments/7c0d":

@@ -58,8 +58,8 @@ describe("columns", () => {
 
   it("are offered for what jobs have", () => {
     const jobs = [
-      { spec: { parameters: { lr: 1 } }, metrics: { loss: 1 } },
-      { spec: {}, metrics: {} },
+      { parameters: { lr: 1 }, metrics: { loss: 1 } },
+      { parameters: {}, metrics: {} },
     ] as unknown as Job[];
     const groups = available(jobs, columns("name metrics.loss"));
     expect(groups.Parameters).toEqual(["parameters.lr"]);

@@ -132,8 +132,7 @@ export function available(jobs: readonly Job[], { ids }: Columns): Record<string
   const parameters = new Set<ColumnId>();
   const metrics = new Set<ColumnId>();
   for (const job of jobs) {
-    const given = (job.spec.parameters ?? {}) as Record<string, unknown>;
-    for (const name of Object.keys(given)) parameters.add(PARAMETER + name);
+    for (const name of Object.keys(job.parameters)) parameters.add(PARAMETER + name);
     for (const name of Object.keys(job.metrics)) {
       for (const end of ["", ".min", ".max"]) metrics.add(METRIC + name + end);
     }

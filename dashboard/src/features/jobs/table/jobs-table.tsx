@@ -78,7 +78,7 @@ function valueCell(id: ColumnId): (job: Job) => React.ReactNode {
   const value = valueIn(id);
   if (value?.kind === "parameter") {
     return (job) => {
-      const given = valueAt((job.spec.parameters ?? {}) as Record<string, unknown>, value.name);
+      const given = valueAt(job.parameters, value.name);
       return typeof given === "number" ? metric(given) : given === undefined ? NOTHING : `${given}`;
     };
   }
