@@ -18,7 +18,6 @@ from trainhall.cli.base.options import (
     Output,
     Overrides,
     Project,
-    SpecFile,
     Timeout,
     Url,
     with_project,
@@ -43,7 +42,14 @@ if TYPE_CHECKING:
 
 
 def submit(
-    file: SpecFile,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SPEC | SCRIPT [-- ARGS] | -- COMMAND",
+            help="A job spec in YAML or JSON (- reads standard input, with paths relative to the "
+            "current folder); or a script and its arguments; or a command.",
+        ),
+    ],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")
     ] = False,
@@ -51,6 +57,10 @@ def submit(
         bool,
         typer.Option("--dry-run", help="Check the spec and the code without submitting anything."),
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", help="Number of ranks, as resources.workers."),
+    ] = None,
     project: Project = None,
     overrides: Overrides = None,
     output: Output = Format.TABLE,
@@ -65,13 +75,19 @@ def submit(
       trainhall submit examples/digits.yaml --dry-run
       trainhall submit examples/digits.yaml --project vision
       cat job.yaml | trainhall submit - -o json
+      trainhall submit train.py -- --lr 0.1
+      trainhall submit --workers 4 -f -- python -m pkg.train --epochs 3
 
-    Uploads the folder under `code` first, unless the coordinator already has it.
+    Uploads the folder under `code` first, unless the coordinator already has it. Of a script or
+    command it is the git repository, else the script's folder, without what .gitignore files name.
+    --dry-run prints the spec.
 
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
     """
-    spec = specs.load(file, with_project(overrides, project))
+    if workers is not None:
+        overrides = [*(overrides or ()), f"resources.workers={workers}"]
+    spec = specs.load_words(words, with_project(overrides, project))
     with connect(url) as client:
         if dry_run:
             plan, words = specs.check(spec, client)
@@ -80,6 +96,8 @@ def submit(
             out.notice("The spec is valid; nothing was submitted.")
             if output in (Format.JSON, Format.YAML):
                 print(out.rendered(plan, output))
+            elif output is Format.TABLE:
+                print(out.rendered(plan["spec"], Format.YAML).rstrip())
             return
         # Following the job shows what it waits for.
         job, outlook = (

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from trainhall.training.spec import ScriptSpec
 
 IGNORE_FILES = (".trainhallignore", ".gitignore")
-"""The first of them that the folder has at its top says what stays behind."""
+"""The first of them that the folder has at its top says what stays behind; those named `.gitignore`
+count in the folders below it too."""
 _NEVER = {".git", "__pycache__"}
 _BINDERS = {"exec", "eval", "globals", "locals", "setattr", "vars"}
 _SPACES = {"__dict__", "modules"}
@@ -161,7 +162,7 @@ def packed(folder: Path) -> Packed:
         UsageError: the folder, or something in it, cannot be sent; it says what, and what to do.
     """
     try:
-        items = list(_selected(folder, _ignored(folder)))
+        items = list(_selected(folder, _Ignored.at_top(folder)))
         _check_size(folder, items)
         with tempfile.TemporaryFile() as file:
             sha256 = pack(items, file)
@@ -184,31 +185,56 @@ def packed(folder: Path) -> Packed:
     return Packed(folder, frozenset(item.name for item in items), size, sha256, data)
 
 
-def _ignored(folder: Path) -> GitIgnoreSpec:
-    for name in IGNORE_FILES:
-        path = folder / name
-        if path.is_file():
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            try:
-                return GitIgnoreSpec.from_lines(lines)
-            except ValueError as error:
-                raise UsageError(f"code: {path}: {error}; correct or remove the line") from None
-    return GitIgnoreSpec.from_lines([])
+@dataclass(frozen=True)
+class _Ignored:
+    """Rules of ignore files for a folder, each with the folder that it stands in, the top first."""
+
+    rules: tuple[tuple[str, GitIgnoreSpec], ...]
+    is_nested: bool
+    """True: ignore files of git further down count too."""
+
+    @classmethod
+    def at_top(cls, folder: Path) -> "_Ignored":
+        own, git = (folder / name for name in IGNORE_FILES)
+        is_nested = not own.is_file()
+        return cls((), is_nested)._with(git if is_nested else own, "")
+
+    def inside(self, folder: Path, below: str) -> "_Ignored":
+        """Return the rules for a folder further down, which is called `below` in the archive."""
+        return self._with(folder / IGNORE_FILES[1], below) if self.is_nested else self
+
+    def _with(self, path: Path, below: str) -> "_Ignored":
+        if not path.is_file():
+            return self
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        try:
+            rules = GitIgnoreSpec.from_lines(lines)
+        except ValueError as error:
+            raise UsageError(f"code: {path}: {error}; correct or remove the line") from None
+        return _Ignored((*self.rules, (below, rules)), self.is_nested)
+
+    def match(self, name: str) -> bool:
+        """Return whether a name stays behind: as with git, the nearest file decides."""
+        for below, rules in reversed(self.rules):
+            found = rules.check_file(name.removeprefix(below)).include
+            if found is not None:
+                return found
+        return False
 
 
-def _selected(folder: Path, ignored: GitIgnoreSpec, below: str = "") -> Iterator[Item]:
+def _selected(folder: Path, ignored: _Ignored, below: str = "") -> Iterator[Item]:
     """Yield the items of a folder that are sent; as with git, nothing below an ignored folder."""
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda e: e.name)
     for entry in found:
         name = below + entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name in _NEVER or ignored.match_file(name + "/" if is_folder else name):
+        if entry.name in _NEVER or ignored.match(name + "/" if is_folder else name):
             continue
         path = Path(entry.path)
         if is_folder:
             if not _is_no_code(path):
-                yield from _selected(path, ignored, name + "/")
+                yield from _selected(path, ignored.inside(path, name + "/"), name + "/")
             continue
         check_name(name)
         if entry.is_symlink():

@@ -85,6 +85,12 @@ def git_state(folder: Path) -> dict[str, Any] | None:
     return state
 
 
+def git_root(folder: Path) -> Path | None:
+    """Return the root of the repository that a folder is in; None without one, or without git."""
+    found = _ask(folder, "rev-parse", "--show-toplevel")
+    return Path(found).resolve() if found else None
+
+
 def _ask(folder: Path, *arguments: str) -> str:
     """Return the first line of git's answer; empty if there is none."""
     return _run(folder, *arguments, limit=2048).strip().partition("\n")[0][:1024]

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +41,25 @@ def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec
         return _parsed(named(file), text, raw, form, dict(overrides), folder, option="")
     replaced = parse_overrides(overrides)
     return _parsed(named(file), text, raw, form, replaced, folder, option="--set ")
+
+
+def load_words(words: Sequence[str], overrides: list[str] | None) -> "JobSpec":
+    """Read the spec that the words of a command line name, or make that of a script or a command.
+
+    Raises:
+        UsageError: as `load`; or there is no such script, or a spec has arguments.
+    """
+    from trainhall.cli.spec.programs import document_for, is_program
+
+    if not is_program(words):
+        return load(words[0], overrides)
+    here = Path.cwd()
+    document, why = document_for(words, here)
+    notice(f"Code: {document['code']} ({why}), without what its ignore files name.")
+    return of_document(
+        document, parse_overrides(overrides), folder=here, name=" ".join(words)[:80],
+        option="--set ",
+    )  # fmt: skip
 
 
 def load_for(workers: int, file: str, overrides: list[str] | None) -> "JobSpec":
@@ -217,8 +236,12 @@ def _sent(
 
 
 def upload(code: "Packed | None", client: "Client", project: str | None) -> None:
-    if code is not None and client.upload_code(code.sha256, code.archive, project):
+    if code is None:
+        return
+    if client.upload_code(code.sha256, code.archive, project):
         notice(f"Uploaded {code.folder} ({_size(code)}).")
+    else:
+        notice(f"{code.folder} ({_size(code)}) is unchanged since it was uploaded.")
 
 
 def _outlook(document: dict[str, Any], client: "Client") -> Any:
@@ -255,6 +278,8 @@ def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
         refuse_missing_code(plan, "code")
     elif plan["code_missing"]:
         words.insert(0, f"{code.folder} would be uploaded ({_size(code)}).")
+    else:
+        words.insert(0, f"{code.folder} ({_size(code)}) is unchanged since it was uploaded.")
     return plan, words
 
 

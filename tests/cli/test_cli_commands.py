@@ -169,6 +169,19 @@ def test_dry_run_checks_code_without_upload(cli: Cli) -> None:
     assert f"task.params.root: {cli.folder / 'data'} is not on this host" in done.err
 
 
+def test_script_is_submitted_without_a_spec(cli: Cli) -> None:
+    (cli.folder / "train.py").write_text("import sys; print('got', *sys.argv[1:])")
+    subprocess.run(["git", "init", "-q", str(cli.folder)], check=True)
+    how = ("--workers", "2", "-f", "--", "--lr", "0.1")
+    assert f"Code: {cli.folder} (the git repository)" in cli("submit", "train.py", *how).err
+    job = cli("ls", "-n", "1", "-o", "name").out.strip()
+    assert "got --lr 0.1" in cli("logs", job).out
+    assert "submit train.py --workers 2 -f -- --lr 0.1" in cli("show", job).out
+    done = cli("submit", "--dry-run", "--", "python", "-m", "train")
+    assert yaml.safe_load(done.out)["script"]["module"] == "train"
+    assert "unchanged since it was uploaded" in done.err
+
+
 def test_wrong_spec_lists_fields_and_exits_2(cli: Cli) -> None:
     wrong = {**QUICK, "training": {"stepps": 3}, "priority": "much"}
     done = cli("submit", cli.file(wrong), code=2)

@@ -58,7 +58,7 @@ def test_submit_prints_the_waiting_reason(
     file.write_text("{name: wide, task: {name: digits}, training: {steps: 5}}")
     coordinator = Coordinator(outlook)
     monkeypatch.setattr(jobs, "connect", lambda _: coordinator)
-    jobs.submit(str(file))
+    jobs.submit([str(file)])
     assert capsys.readouterr() == (
         "3f2a00000000\n",
         f"wide is queued. See http://lab:8000/jobs/3f2a00000000\n{message}",
