@@ -48,8 +48,8 @@ from trainhall.cluster.coordinator import Coordinator
 ANONYMOUS = "anonymous"
 CALLERS = (*ROLES, "boss", "scraper", ANONYMOUS)
 ANSWER_SECONDS = 60.0
-"""Time for an answer: the application shares this process with Hypothesis, whose garbage takes seconds
-to collect on a loaded host."""
+"""Time for an answer: the application shares this process with Hypothesis, whose garbage takes
+seconds to collect on a loaded host."""
 EXAMPLES = 12
 REAL_IDS = 0.7
 """Share of requests whose path has ids of the two projects."""
