@@ -4,6 +4,7 @@ import os
 import sys
 
 import lint
+from memory import run_in_memory
 from steps import PROCESSORS, main, python_tests
 
 # Each worker of pytest imports all tests that it is given. Those of the engine alone need torch,
@@ -20,4 +21,4 @@ TESTS = [
 if __name__ == "__main__":
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     lint_failed = main(__doc__, lint.STEPS, at_once=PROCESSORS)
-    sys.exit(lint_failed or main(__doc__, TESTS, at_once=len(TESTS)))
+    sys.exit(lint_failed or run_in_memory(lambda: main(__doc__, TESTS, at_once=len(TESTS))))

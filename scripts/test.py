@@ -4,6 +4,7 @@ import os
 import sys
 
 import lint
+from memory import run_in_memory
 from steps import PROCESSORS, ROOT, Step, main, python_tests
 
 # Where no bytecode is written (PYTHONDONTWRITEBYTECODE), each of the hundreds of processes that
@@ -20,4 +21,5 @@ CHECKS = [
 if __name__ == "__main__":
     # pytest compiles all tests in every worker, 5 s of a processor, unless it finds them compiled.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.exit(main(__doc__, CHECKS, at_once=PROCESSORS) or main(__doc__, [python_tests()]))
+    failed = main(__doc__, CHECKS, at_once=PROCESSORS)
+    sys.exit(failed or run_in_memory(lambda: main(__doc__, [python_tests()])))
