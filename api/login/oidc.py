@@ -112,6 +112,9 @@ class OpenIdProvider:
                 "scope": " ".join(self._settings.scopes),
                 "code_challenge_method": "S256",
                 "timeout": TIMEOUT_SECONDS,
+                # Authlib makes an HTTP client for each request, and each would read the
+                # certificates of all authorities: 25 ms in which nobody else is served.
+                "verify": httpx2.create_ssl_context(),
             },
         )
         metadata = await client.load_server_metadata()

@@ -40,7 +40,9 @@ def idp() -> Iterator[TestProvider]:
 
 
 @pytest.fixture
-def make_with(make_app: Callable[..., FastAPI], tmp_path: Path) -> Callable[..., FastAPI]:
+def make_with(
+    inline_database: None, make_app: Callable[..., FastAPI], tmp_path: Path
+) -> Callable[..., FastAPI]:
     secret = tmp_path / "client.secret"
     secret.write_text("s3cret\n")
 

@@ -1,12 +1,14 @@
 """A real OpenID provider on a free port, whose users, keys and clock a test sets."""
 
 import contextlib
+import functools
 import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 import flask
@@ -19,7 +21,7 @@ with warnings.catch_warnings():
     # It uses what its own library calls outdated.
     warnings.simplefilter("ignore", AuthlibDeprecationWarning)
     import oidc_provider_mock
-    from oidc_provider_mock._storage import Storage
+    from authlib.jose import RSAKey
 
 WARNS = r"ignore:get_jwt_config\(:DeprecationWarning"
 """What the provider's thread warns of, for `pytest.mark.filterwarnings`."""
@@ -42,7 +44,7 @@ class TestProvider:
 
     def rotate_keys(self) -> None:
         """Sign with a new key from now on, and publish it alone."""
-        self._storages[0].jwk = Storage().jwk
+        self._storages[0].jwk = RSAKey.generate_key(is_private=True)
 
     def forget_nonce(self) -> None:
         """Let the codes that were given out belong to another login."""
@@ -68,7 +70,9 @@ def provider(*, token_life: timedelta = timedelta(hours=1)) -> Iterator[TestProv
     Args:
         token_life: life of its ID tokens; a negative one makes expired ones.
     """
-    app = oidc_provider_mock.app(access_token_max_age=token_life, require_nonce=True)
+    key = _first_key()
+    with mock.patch.object(RSAKey, "generate_key", return_value=key):
+        app = oidc_provider_mock.app(access_token_max_age=token_life, require_nonce=True)
     storages: list[Any] = []
 
     def keep_storage() -> None:
@@ -86,6 +90,12 @@ def provider(*, token_life: timedelta = timedelta(hours=1)) -> Iterator[TestProv
         made.stop()
         thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+@functools.cache
+def _first_key() -> RSAKey:
+    """Make the key of all providers, once: it costs more than most tests."""
+    return RSAKey.generate_key(is_private=True)
 
 
 def query_of(url: str) -> dict[str, str]:
