@@ -29,6 +29,7 @@ from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.tls import CA_PATH
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
+from trainhall.cluster.wire.outputs import MAX_SIZE, Commit, Offer
 from trainhall.cluster.wire.protocol import (
     Acked,
     AttemptToken,
@@ -141,6 +142,51 @@ async def get_file(request: Request) -> Response:
     job_id, name, path = _file(request)
     await coordinator_of(request).holders.check_reader(node_id, job_id)
     file = coordinator_of(request).store.file(job_id, name, path)
+    return FileResponse(file, media_type="application/octet-stream")
+
+
+async def read_outputs(request: Request) -> Response:
+    _, job_id, _ = await _held_attempt(request)
+    rank = _number(request, "rank", MAX_INT32)
+    stored = await coordinator_of(request).outputs.uploads.stored(job_id, rank)
+    return _json(stored.model_dump_json())
+
+
+async def offer_outputs(request: Request) -> Response:
+    _, job_id, attempt = await _held_attempt(request)
+    offer = await read_json(request, Offer, BATCH_BYTES)
+    received = await coordinator_of(request).outputs.uploads.received(job_id, attempt, offer)
+    return _json(received.model_dump_json())
+
+
+async def put_output(request: Request) -> Response:
+    """Received as it comes; what came before a connection breaks is kept."""
+    node_id, job_id, attempt = await _held_attempt(request)
+    sha256 = request.path_params["sha256"]
+    size = _number(request, "size", MAX_SIZE)
+    offset = _number(request, "offset", MAX_SIZE, default="0")
+    coordinator = coordinator_of(request)
+    chunks = uploaded(request, coordinator.options.output_file_bytes)
+    async with limits_of(request).node_uploads.turn(f"node {node_id}", TURN_SECONDS):
+        await coordinator.outputs.uploads.receive(
+            job_id, attempt, sha256, chunks, size=size, offset=offset
+        )
+    return Response(status_code=204)
+
+
+async def commit_outputs(request: Request) -> Response:
+    node_id, job_id, attempt = await _held_attempt(request)
+    changes = await read_json(request, Commit, BATCH_BYTES)
+    await coordinator_of(request).holders.check_rank(node_id, job_id, attempt, changes.rank)
+    committed = await coordinator_of(request).outputs.uploads.commit(job_id, attempt, changes)
+    return _json(committed.model_dump_json())
+
+
+async def get_output(request: Request) -> Response:
+    node_id = await authenticate(request)
+    job_id = checked_id("job", request.path_params["job_id"])
+    await coordinator_of(request).holders.check_reader(node_id, job_id)
+    file = coordinator_of(request).outputs.content(job_id, request.path_params["sha256"])
     return FileResponse(file, media_type="application/octet-stream")
 
 
@@ -276,6 +322,7 @@ def _note(websocket: WebSocket, error: Exception) -> None:
 
 _JOB = "/jobs/{job_id}"
 _FILE = _JOB + "/checkpoints/{name}/files/{path:path}"
+_OUTPUTS = _JOB + "/attempts/{attempt:int}/outputs"
 ROUTES = [
     Route("/join", join, methods=["POST"]),
     Route(CA_PATH.removeprefix(AGENT_PREFIX), read_authority, methods=["GET"]),
@@ -289,6 +336,11 @@ ROUTES = [
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),
     Route(_JOB + "/checkpoints/{name}/verify", verify, methods=["POST"]),
+    Route(_OUTPUTS, read_outputs, methods=["GET"]),
+    Route(_OUTPUTS, commit_outputs, methods=["POST"]),
+    Route(_OUTPUTS + "/received", offer_outputs, methods=["POST"]),
+    Route(_OUTPUTS + "/contents/{sha256}", put_output, methods=["PUT"]),
+    Route(_JOB + "/outputs/contents/{sha256}", get_output, methods=["GET"]),
     Route("/code/{sha256}", get_code, methods=["GET"]),
 ]
 
@@ -361,6 +413,15 @@ def _bearer(connection: HTTPConnection) -> str:
             headers={"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
     return credential
+
+
+async def _held_attempt(request: Request) -> tuple[str, str, int]:
+    """Return the node that asks, and job and attempt, of which it holds, or held, a part."""
+    node_id = await authenticate(request)
+    given = request.path_params
+    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
+    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
+    return node_id, job_id, attempt
 
 
 async def _writer(request: Request, node_id: str) -> tuple[str, int, str]:

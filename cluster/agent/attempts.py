@@ -60,7 +60,7 @@ class Attempts:
         """When the newest report that the coordinator took was sent (`isolation.now`)."""
         self._leaving: dict[FencingToken, asyncio.Task[None]] = {}
         """Attempts whose folders are being removed."""
-        self.shipper = Shipper(api, changed)
+        self.shipper = Shipper(api, changed, data_dir.code)
         self.observed = ObservedAttempts(
             data_dir, self.shipper, changed, lambda: self._launcher.pids, settings.cgroups
         )
@@ -232,6 +232,7 @@ class Attempts:
                 await asyncio.wait({attempt.task})
             if attempt.removal is not None:
                 await attempt.removal
+            await self._keep_outputs(attempt)
             await self.shipper.remove(attempt.token)
             self.observed.remove_cgroup(attempt.folder)
             await threads.finish(remove_hidden, hide_folder(attempt.folder))
@@ -241,6 +242,18 @@ class Attempts:
         finally:
             del self._leaving[attempt.token]
             self._changed()
+
+    async def _keep_outputs(self, attempt: Attempt) -> None:
+        """Keep the files of an attempt that another one may follow."""
+        outputs = self.shipper.outputs_of(attempt.token)
+        if outputs is None or not outputs.known or attempt.outcome is Outcome.COMPLETED:
+            return
+
+        def keep() -> None:
+            self._launcher.kept.keep(attempt.token.job_id, outputs.unchanged())
+
+        with contextlib.suppress(OSError):  # a failing disk: they are fetched
+            await threads.finish(keep)
 
     async def close(self) -> None:
         """Leave everything as it is, for the next agent to find."""

@@ -9,6 +9,7 @@
                                 `shipped.json` and, where it ended the ranks, `agent-stopped`
     code/<sha256>/              code of jobs, unpacked (`agent.launch.code_cache`)
     checkpoints/<job>/          local checkpoints of jobs that upload them
+    outputs/<job>/<sha256>      files of ended attempts, for the next ones
     logs/                       output of the warm parent
 """
 
@@ -59,6 +60,10 @@ class DataDir:
     def code(self) -> Path:
         return self.path / "code"
 
+    @property
+    def outputs(self) -> Path:
+        return self.path / "outputs"
+
     def checkpoints(self, job_id: str) -> Path:
         return self.path / "checkpoints" / job_id
 
@@ -69,13 +74,14 @@ class DataDir:
             AgentError: it cannot be made.
         """
         try:
-            inner = (self.attempts, self.path / "checkpoints", self.path / "logs", self.code)
+            inner = (self.attempts, self.path / "checkpoints", self.path / "logs", self.code,
+                     self.outputs)  # fmt: skip
             for folder in (self.path, *inner):
                 folder.mkdir(parents=True, exist_ok=True)
             shared = self.is_shared or self._has_foreign_attempts()
             for folder in (self.path, self.attempts, self.path / "checkpoints"):
                 folder.chmod(0o711 if shared else 0o700)
-            for folder in (self.path / "logs", self.code):
+            for folder in (self.path / "logs", self.code, self.outputs):
                 folder.chmod(0o700)
         except OSError as error:
             raise self._unusable(error) from None

@@ -1,1 +1,1 @@
-"""What jobs write: records, bytes and uploads; imports `access`, `lifecycle` and `wire`."""
+"""Outputs of jobs: records, bytes and uploads; imports `access`, `lifecycle` and `wire`."""

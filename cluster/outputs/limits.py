@@ -36,10 +36,12 @@ class OutputLimits:
                     "output_file_bytes); write several, or exclude it in outputs.exclude"
                 )
             case "job_limit":
-                whose = "outputs.max_bytes" if self.is_own else "the server's output_bytes_per_job"
+                setting = (
+                    "outputs.max_bytes" if self.is_own else "the server's output_bytes_per_job"
+                )
                 return (
                     f"{what}the files of a job may have {size_text(self.job_bytes)} together "
-                    f"({whose}); delete files that are not needed, or exclude them"
+                    f"({setting}); delete files that are not needed, or exclude them"
                 )
             case "files_limit":
                 return (

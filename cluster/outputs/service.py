@@ -60,6 +60,14 @@ class OutputService(Service):
             raise NotFoundError("output", f"{path} of job {job_id}"[:200])
         return Output.of(row), await asyncio.to_thread(self._store.file, job_id, row.sha256)
 
+    def content(self, job_id: str, sha256: str) -> Path:
+        """Return where a content lies, for agents.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return self._store.file(job_id, sha256)
+
     async def delete(self, job_id: str) -> None:
         """Delete the files of a job whose record goes: the caller has checked that it may.
 

@@ -51,7 +51,7 @@ class OutputUploads(Service):
         super().__init__(context)
         self._store = store
         self._committing: dict[str, asyncio.Lock] = {}
-        self._told_full: set[tuple[str, int]] = set()
+        self._reported_full: set[tuple[str, int]] = set()
         self._swept_at = float("-inf")
 
     async def stored(self, job_id: str, rank: int) -> Stored:
@@ -84,11 +84,7 @@ class OutputUploads(Service):
     async def received(self, job_id: str, attempt: int, offer: Offer) -> Received:
         """Return how much of each content is here."""
         await self._check_token(job_id, attempt)
-        counts = [await self._store.received(job_id, each.sha256) for each in offer.contents]
-        sizes = (each.size for each in offer.contents)
-        offsets = [
-            size if count is None else count for count, size in zip(counts, sizes, strict=True)
-        ]
+        offsets = [await self._store.received(job_id, each.sha256) for each in offer.contents]
         return Received(offsets=offsets)
 
     async def receive(
@@ -117,7 +113,7 @@ class OutputUploads(Service):
         try:
             await self._store.put(job_id, sha256, chunks, size=size, offset=offset)
         except StorageFullError:
-            await self._tell_full(job_id, attempt)
+            await self._record_full(job_id, attempt)
             raise
 
     async def commit(self, job_id: str, attempt: int, changes: Commit) -> Committed:
@@ -154,10 +150,10 @@ class OutputUploads(Service):
             refused = await change.store(files, limits, self._clock.now())
             await change.remove(changes.removed)
             if change.shared:
-                await self._tell_shared(session, job_id, attempt, change.shared[0])
+                await self._record_shared(session, job_id, attempt, change.shared[0])
             skipped = [*changes.skipped, *refused]
             if skipped:
-                await self._tell_skipped(session, job_id, attempt, skipped, limits)
+                await self._record_skipped(session, job_id, attempt, skipped, limits)
             unnamed = await change.unnamed()
         await self._store.remove(job_id, unnamed)
         if change.shared or skipped:
@@ -198,11 +194,11 @@ class OutputUploads(Service):
             raise RevokedError(f"attempt {attempt} of {job_label(job_id, name)}")
         return found
 
-    async def _tell_full(self, job_id: str, attempt: int) -> None:
+    async def _record_full(self, job_id: str, attempt: int) -> None:
         """Record once per attempt that its files wait for space, if the database has some left."""
-        if (job_id, attempt) in self._told_full:
+        if (job_id, attempt) in self._reported_full:
             return
-        self._told_full.add((job_id, attempt))
+        self._reported_full.add((job_id, attempt))
         reason = (
             "the coordinator's disk is full: new output files wait on their hosts until there is "
             "space"
@@ -214,7 +210,7 @@ class OutputUploads(Service):
             log.error("event_not_recorded", job=job_id, reason=reason, error=str(error.orig))
         self._notifier.notify_viewers(job_id)
 
-    async def _tell_shared(
+    async def _record_shared(
         self, session: AsyncSession, job_id: str, attempt: int, shared: tuple[str, int, int]
     ) -> None:
         """Record once per job that several hosts have a file of the same name."""
@@ -229,7 +225,7 @@ class OutputUploads(Service):
         data = {"path": path, "ranks": [first, other]}
         await self._record(session, job_id, attempt, EventCode.OUTPUT_SHARED, reason, data)
 
-    async def _tell_skipped(
+    async def _record_skipped(
         self,
         session: AsyncSession,
         job_id: str,
@@ -244,15 +240,15 @@ class OutputUploads(Service):
                 Event.job_id == job_id, Event.attempt == attempt, Event.code == code.value
             )
         )
-        told = set(events)
+        reported = set(events)
         for file in skipped:
-            if len(told) > MAX_SKIPPED_EVENTS:
+            if len(reported) > MAX_SKIPPED_EVENTS:
                 return
             reason = limits.describe(file)
-            if len(told) == MAX_SKIPPED_EVENTS:
+            if len(reported) == MAX_SKIPPED_EVENTS:
                 reason = f"more than {MAX_SKIPPED_EVENTS} output files were not stored"
-            if reason not in told:
-                told.add(reason)
+            if reason not in reported:
+                reported.add(reason)
                 data = {"path": file.path, "size": file.size, "why": file.why}
                 await self._record(session, job_id, attempt, code, reason, data)
 

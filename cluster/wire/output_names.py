@@ -17,7 +17,7 @@ _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\
 
 
 class OutputNameError(ValueError):
-    """It is no name of an output file; the message says why."""
+    """Text that is no name of an output file; the message says why."""
 
 
 def name_of(path: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What agents and the coordinator say to each other about the files that jobs write.
+"""Messages between agents and the coordinator about the files that jobs write.
 
 Below `/api/v1/agent/jobs/{job}`; each request may be repeated:
 
@@ -63,8 +63,8 @@ class Offer(_Message):
 
 
 class Received(_Message):
-    offsets: list[int]
-    """For each content of the offer how many bytes are here; its size: all."""
+    offsets: list[int | None]
+    """For each content of the offer how many bytes came so far; None: it is here whole."""
 
 
 Why = Literal["file_limit", "job_limit", "files_limit", "name", "unreadable", "link", "changing"]

@@ -18,6 +18,7 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
     POST /jobs/{job}/checkpoints/{name}/verify             hash the files in the store → `Verified`
     GET  /code/{sha256}                                    the archive of a job's code
+    …    /jobs/{job}/attempts/{attempt}/outputs            files that jobs write (`wire.outputs`)
 
 All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
 `"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that

@@ -48,7 +48,8 @@ for name in ("admin.token", "trainhall.db", "trainhall.db-wal", "agent/agent.jso
              "logs/coordinator.log", "logs/agent.log"):
     attack(f"read {name}", lambda: read(f"{data}/{name}"))
     attack(f"replace {name}", lambda: os.replace(f"{data}/{name}", f"{data}/{name}.old"))
-for name in ("logs", "code", "checkpoints", "agent", "agent/attempts", "agent/code"):
+for name in ("logs", "code", "checkpoints", "agent", "agent/attempts", "agent/code",
+             "agent/outputs"):
     attack(f"list {name}", lambda: os.listdir(f"{data}/{name}"))
     attack(f"write to {name}", lambda: pathlib.Path(f"{data}/{name}/planted").write_text("x"))
 attack("read the login of commands", lambda: read(f"{config}/trainhall/credentials"))

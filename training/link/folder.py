@@ -9,7 +9,9 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from trainhall.training.fencing import FencingToken
+from trainhall.training.link.launch import Launch
 
+OUTPUTS_VARIABLE = "TRAINHALL_OUTPUTS"
 _NAME = re.compile(r"a(\d{1,9})-g(\d{1,9})", re.ASCII)
 _TRACKED = re.compile(r"metrics-(\d{1,9})-(\d{1,9})\.bin", re.ASCII)
 _MAX_TRACKED = 16
@@ -108,6 +110,27 @@ def _of(generation: int) -> str:
     """Return what distinguishes the files of a process that began in a later generation, since two
     writers never share one. What they print goes to the same file, one after the other."""
     return f"-{generation}" if generation > 1 else ""
+
+
+def working_folder(folder: AttemptFolder, launch: Launch) -> Path:
+    """Return the folder that names of outputs are relative to: the attempt's private copy of the
+    code; where it has none, `outputs_folder`."""
+    return _private_code(folder, launch) or folder.path / "outputs"
+
+
+def outputs_folder(folder: AttemptFolder, launch: Launch) -> Path:
+    """Return the folder that ranks find in `TRAINHALL_OUTPUTS`."""
+    code, outputs = _private_code(folder, launch), launch.spec.outputs
+    if code is None:
+        return folder.path / "outputs"
+    return code / ("outputs" if outputs.is_whole else outputs.path)
+
+
+def _private_code(folder: AttemptFolder, launch: Launch) -> Path | None:
+    """Return the attempt's copy of its code. None: it works in a folder of the host's own."""
+    if launch.code is None or not Path(launch.code).is_relative_to(folder.path):
+        return None
+    return Path(launch.code)
 
 
 def replace_json(path: Path, model: BaseModel) -> None:

@@ -31,7 +31,7 @@ from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.parameters import Parameters, substitute
 from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
-from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, RecoverySpec
+from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, OutputsSpec, RecoverySpec
 from trainhall.training.spec.resources import ResourcesSpec
 from trainhall.training.spec.source.provenance import ProvenanceSpec
 from trainhall.training.spec.training import (
@@ -67,6 +67,8 @@ class JobSpec(SpecModel):
     code: Annotated[Text, Field(min_length=1)] | None = None
     """Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
     submit` uploads it and puts the upload's SHA-256 here."""
+    outputs: OutputsSpec = OutputsSpec()
+    """Files that the job leaves (docs/outputs.md)."""
     resources: ResourcesSpec = ResourcesSpec()
     parallelism: ParallelismSpec = ParallelismSpec()
     training: TrainingSpec = TrainingSpec()
@@ -325,6 +327,11 @@ class JobSpec(SpecModel):
             )  # fmt: skip
 
     def _check_paths(self) -> None:
+        if not self.outputs.is_whole and self.code is None:
+            raise problem_at(("outputs", "path"), self.outputs.path,
+                "needs `code`: a job in a folder of the host's own leaves what it writes to "
+                "TRAINHALL_OUTPUTS; leave it out",
+            )  # fmt: skip
         folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
         if folder is not None and not folder.is_absolute():
             raise problem_at("code", self.code,

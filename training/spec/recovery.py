@@ -1,4 +1,4 @@
-"""Job spec: checkpoints, and recovery after failures."""
+"""Job spec: checkpoints, outputs, and recovery after failures."""
 
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -82,6 +82,37 @@ def _off_or_a_second(value: float) -> float:
     if 0 < value < 1:
         raise PydanticCustomError("hang_seconds", "must be 0 (off) or from 1 to 86400")
     return value
+
+
+Patterns = Annotated[list[Annotated[Text, Field(min_length=1, max_length=256)]],
+                     Field(max_length=64)]  # fmt: skip
+
+
+class OutputsSpec(SpecModel):
+    path: Annotated[Text, Field(min_length=1, max_length=512)] = "."
+    """Folder within the job's working folder; what ranks write elsewhere is not stored."""
+    include: Patterns = Field(default_factory=list)
+    """Patterns as in `.gitignore`, relative to the working folder; only files that match are
+    stored. Default: all."""
+    exclude: Patterns = Field(default_factory=list)
+    """Patterns of files that are not stored."""
+    max_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
+    """Limit of all files together, in bytes. Default, and the most: the server's
+    `output_bytes_per_job`."""
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        path = PurePosixPath(self.path)
+        if path.is_absolute() or ".." in path.parts:
+            raise problem_at("path", self.path,
+                "must be a folder within the job's working folder, such as results",
+            )  # fmt: skip
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the whole working folder counts."""
+        return not PurePosixPath(self.path).parts
 
 
 class RecoverySpec(SpecModel):

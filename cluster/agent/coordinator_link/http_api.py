@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import httpx
+from pydantic import BaseModel
 
 from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
+from trainhall.cluster.wire.outputs import Commit, Committed, Content, Offer, Received, Stored
 from trainhall.cluster.wire.protocol import (
     Acked,
     AttemptToken,
@@ -94,6 +96,22 @@ class Uploading(Protocol):
     async def commit(self, job_id: str, name: str) -> None: ...
 
 
+class OutputUploading(Protocol):
+    """Interface to the files that jobs write; tests have their own."""
+
+    async def stored_outputs(self, job_id: str, attempt: int, rank: int) -> Stored: ...
+
+    async def received_outputs(
+        self, job_id: str, attempt: int, contents: list[Content]
+    ) -> list[int | None]: ...
+
+    async def put_output(
+        self, job_id: str, attempt: int, content: Content, file: BinaryIO, offset: int
+    ) -> None: ...
+
+    async def commit_outputs(self, job_id: str, attempt: int, changes: Commit) -> Committed: ...
+
+
 class Shipping(Uploading, Protocol):
     """Interface that spools are shipped to; tests have their own."""
 
@@ -105,6 +123,10 @@ class Shipping(Uploading, Protocol):
 
     async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
         """Send logs; return the offset that is wanted next."""
+
+
+class AttemptApi(Shipping, OutputUploading, Protocol):
+    """Interface that all of an attempt is shipped to."""
 
 
 class CoordinatorApi:
@@ -215,6 +237,52 @@ class CoordinatorApi:
         """Fetch uploaded code; returns its size and its SHA-256 as it came."""
         return await self._fetch(f"/code/{sha256}", to)
 
+    async def stored_outputs(self, job_id: str, attempt: int, rank: int) -> Stored:
+        """Ask for the files of a job, as a host with this lowest rank is to see them."""
+        path = f"/jobs/{job_id}/attempts/{attempt}/outputs"
+        content = await self._request("GET", path, params={"rank": rank})
+        return Stored.model_validate_json(content)
+
+    async def received_outputs(
+        self, job_id: str, attempt: int, contents: list[Content]
+    ) -> list[int | None]:
+        """Ask how many bytes of each content have arrived; None: all."""
+        path = f"/jobs/{job_id}/attempts/{attempt}/outputs/received"
+        content = await self._post(path, Offer(contents=contents))
+        return Received.model_validate_json(content).offsets
+
+    async def put_output(
+        self, job_id: str, attempt: int, content: Content, file: BinaryIO, offset: int
+    ) -> None:
+        """Send a content from `offset` on."""
+        await asyncio.to_thread(file.seek, offset)
+        await self._request(
+            "PUT",
+            f"/jobs/{job_id}/attempts/{attempt}/outputs/contents/{content.sha256}",
+            content=_chunks(file, content.size - offset),
+            headers={"Content-Length": str(content.size - offset)},
+            params={"size": content.size, "offset": offset},
+            timeout=_DISK_TIMEOUT,
+        )
+
+    async def commit_outputs(self, job_id: str, attempt: int, changes: Commit) -> Committed:
+        """Commit changes of the files of a host."""
+        path = f"/jobs/{job_id}/attempts/{attempt}/outputs"
+        return Committed.model_validate_json(await self._post(path, changes))
+
+    async def get_output(self, job_id: str, sha256: str, to: Path) -> tuple[int, str]:
+        """Fetch a content, durably; returns its size and SHA-256."""
+        return await self._fetch(f"/jobs/{job_id}/outputs/contents/{sha256}", to)
+
+    async def _post(self, path: str, message: BaseModel) -> bytes:
+        return await self._request(
+            "POST",
+            path,
+            content=message.model_dump_json().encode(),
+            headers={"Content-Type": "application/json"},
+            timeout=_DISK_TIMEOUT,
+        )
+
     async def _fetch(self, path: str, to: Path) -> tuple[int, str]:
         self._trust.refresh()
         digest, size = hashlib.sha256(), 0
@@ -259,8 +327,9 @@ def _open(file: Path, owner: Owner | None) -> BinaryIO:
         return open(open_regular(file), "rb")
 
 
-async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+async def _chunks(file: BinaryIO, size: int = 2**63) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(file.read, min(CHUNK_BYTES, size)):
+        size -= len(chunk)
         yield chunk
 
 

@@ -38,13 +38,19 @@ from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.run_as import NoFreeUserError
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shim.confinement import Confinement
-from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.agent.shipping import (
+    checkpoint_transfer,
+    output_restore,
+    unreported_checkpoints,
+)
+from trainhall.cluster.agent.shipping.output_restore import KeptOutputs, OutputUnavailableError
+from trainhall.cluster.agent.shipping.outputs import PREPARED
 from trainhall.cluster.backoff import Backoff
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.api_access import write_api_access
 from trainhall.training.link.failure import Cause, Failure
-from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.folder import AttemptFolder, replace_json, working_folder
 from trainhall.training.link.launch import CheckpointPlan, Launch
 from trainhall.training.spec.plan import PlanningFailedError
 
@@ -103,6 +109,7 @@ class Launcher:
         self._preparing: dict[str, int] = {}
         """User ids of jobs whose folders are not theirs yet."""
         self._code = CodeCache(data_dir.code, api)
+        self.kept = KeptOutputs(data_dir.outputs)
         self.launched = data_dir.read_launched()
         """The newest attempt and generation of each job that was launched here."""
         self.children: list[subprocess.Popen[bytes]] = []
@@ -172,6 +179,9 @@ class Launcher:
                 except (CodeUnavailableError, OSError) as error:
                     why = f"the job's code is not available on this host: {error}"
                     raise _cannot_start(why) from error
+                launch = launch.model_copy(update={"code": str(part.path / "code")})
+            await self._prepare_outputs(part, launch)
+            if launch.code is not None:
                 launch = launch.model_copy(update={"code": str(final / "code")})
             attempt.launch = launch
             replace_json(part.launch, launch)
@@ -186,6 +196,21 @@ class Launcher:
             # It is there only where something failed or was cancelled.
             if part.path.exists():
                 await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
+
+    async def _prepare_outputs(self, part: AttemptFolder, launch: Launch) -> None:
+        """Put back the files of earlier attempts."""
+        (part.path / PREPARED).touch()
+        if not launch.ranks or (launch.attempt, launch.generation) == (1, 1):
+            return
+        rank = min(slot.rank for slot in launch.ranks)
+        folder = working_folder(part, launch)
+        try:
+            await output_restore.restore(
+                self._api, self.kept, launch.job_id, launch.attempt, rank, folder
+            )
+        except (OutputUnavailableError, OSError) as error:
+            why = f"the files of the job's earlier attempts are not available on this host: {error}"
+            raise _cannot_start(why) from error
 
     async def _write_api_access(self, part: AttemptFolder, launch: Launch) -> None:
         backoff = Backoff(0.1, RETRY_LIMIT_SECONDS)

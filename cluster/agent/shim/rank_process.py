@@ -1,5 +1,6 @@
 """Starting one rank: its environment, its output files, and the two ways to bring it up."""
 
+import contextlib
 import gc
 import importlib
 import io
@@ -19,7 +20,7 @@ from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.cluster.wire.writers import rank_writer
 from trainhall.training.link.api_access import TOKEN_VARIABLE, load_api_access
-from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.folder import OUTPUTS_VARIABLE, AttemptFolder, outputs_folder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 from trainhall.training.link.spool import EventSpool
 from trainhall.training.process.forked import EXIT_CRASHED, close_files, reseed
@@ -101,6 +102,7 @@ def environment(
         "TORCHELASTIC_USE_AGENT_STORE": str(launch.spec.script is None),
         "TRAINHALL_JOB_ID": launch.job_id,
         "TRAINHALL_WRITER": writer_name(launch, slot.rank),
+        OUTPUTS_VARIABLE: str(outputs_folder(folder, launch)),
         parameters.VARIABLE: json.dumps(launch.spec.parameters),
         MARK: str(folder.path),
     }  # fmt: skip
@@ -123,6 +125,8 @@ def start(
     """
     env = environment(os.environ, folder, launch, slot, rendezvous, tracking)
     folder.rank(slot.rank).mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # the code has a file of that name, say
+        outputs_folder(folder, launch).mkdir(parents=True, exist_ok=True)
     output = (folder.stdout(slot.rank), folder.stderr(slot.rank))
     script = launch.spec.script
     work: Callable[[], int]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainhall.cluster.agent.coordinator_link.http_api import (
-    Shipping,
+    AttemptApi,
     Source,
     StorageFullError,
     UnavailableError,
@@ -24,6 +24,7 @@ from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.agent.shipping.outputs import OutputCollector
 from trainhall.cluster.agent.shipping.spools import (
     EventShipper,
     FileShipper,
@@ -62,6 +63,8 @@ SAVE_SECONDS = 5.0
 MAX_POSITIONS_BYTES = 16 * 2**20
 RETRY_SECONDS = 0.1
 RETRY_LIMIT_SECONDS = 2.0
+OUTPUT_TRIES = 5
+"""Failures of this agent itself until a job ends without the rest of its files."""
 OWN_RETRY_LIMIT_SECONDS = 10.0
 """The longest pause of what fails again and again while others get through."""
 
@@ -69,10 +72,14 @@ OWN_RETRY_LIMIT_SECONDS = 10.0
 class AttemptShipper:
     """The spools of one attempt on this host."""
 
-    def __init__(self, folder: AttemptFolder, launch: Launch, api: Shipping) -> None:
+    def __init__(
+        self, folder: AttemptFolder, launch: Launch, api: AttemptApi, code: Path | None = None
+    ) -> None:
         self._positions = folder.path / "shipped.json"
         self._saved_at = 0.0
         self._tasks: dict[FileShipper, asyncio.Task[None]] = {}
+        self.outputs = OutputCollector(folder, launch, api, code)
+        self._collection: asyncio.Task[None] | None = None
         self._due: dict[FileShipper, float] = {}
         """When (monotonic) a spool that may wait is polled again."""
         self._quiet_at = 0.0
@@ -111,6 +118,7 @@ class AttemptShipper:
         now, or on another host.
         """
         self._launch = launch
+        self.outputs.move(launch)
         self._add_unreported()
 
     def _add_unreported(self) -> None:
@@ -199,7 +207,10 @@ class AttemptShipper:
                 task = asyncio.create_task(self._ship(spool, link), name=f"ship {spool.path}")
                 self._tasks[spool] = task
                 task.add_done_callback(functools.partial(self._finished, spool, done))
-        return bool(self._tasks)
+        if self._collection is None and self.outputs.is_due(self.ended):
+            self._collection = asyncio.create_task(self._collect(link), name="outputs")
+            self._collection.add_done_callback(functools.partial(self._collected, done))
+        return bool(self._tasks) or self._collection is not None
 
     @property
     def pause(self) -> float:
@@ -211,6 +222,13 @@ class AttemptShipper:
         self, spool: FileShipper, done: Callable[[], None], task: asyncio.Task[None]
     ) -> None:
         self._tasks.pop(spool, None)
+        self._see_end(done)
+
+    def _collected(self, done: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._collection = None
+        self._see_end(done)
+
+    def _see_end(self, done: Callable[[], None]) -> None:
         if self.shipped:
             self.save()
             done()  # before that there is nothing to report
@@ -218,7 +236,9 @@ class AttemptShipper:
     @property
     def shipped(self) -> bool:
         """Everything is acknowledged and nothing can follow."""
-        return self.ended and not self._tasks and not any(s.has_more() for s in self.spools)
+        if not self.ended or self._tasks or not self.outputs.is_done:
+            return False
+        return not any(spool.has_more() for spool in self.spools)
 
     @property
     def backlog(self) -> int:
@@ -256,6 +276,31 @@ class AttemptShipper:
             if not more:
                 return
 
+    async def _collect(self, link: "LinkPause") -> None:
+        """Send the files that the ranks wrote; after their end, all of them."""
+        own, tries = Backoff(RETRY_SECONDS, OWN_RETRY_LIMIT_SECONDS), 0
+        while True:
+            await link.wait()
+            ended = self.ended
+            try:
+                await self.outputs.collect(ended)
+            except UnavailableError as error:
+                link.failed(str(error))
+                await asyncio.sleep(own.next())
+                continue
+            except Exception:
+                # A failing disk, say: what was written is still there for another try.
+                logger.exception("outputs_not_collected", path=self._folder.path)
+                tries += ended
+                if tries == OUTPUT_TRIES:
+                    self.outputs.is_done = True
+                    return
+                await asyncio.sleep(RETRY_LIMIT_SECONDS)
+                continue
+            link.worked()
+            if self.outputs.is_done or not self.outputs.is_due(self.ended):
+                return
+
     def _save_sometimes(self) -> None:
         if time.monotonic() - self._saved_at >= SAVE_SECONDS:
             self.save()
@@ -284,7 +329,8 @@ class AttemptShipper:
             logger.warning("positions_damaged", path=self._positions, action="resend all")
 
     async def close(self) -> None:
-        await end_tasks(list(self._tasks.values()))
+        running = [self._collection] if self._collection is not None else []
+        await end_tasks([*self._tasks.values(), *running])
 
 
 def _pause_after(spool: FileShipper, more: bool) -> float:
@@ -354,8 +400,10 @@ class LinkPause:
 class Shipper:
     """All attempts of this host."""
 
-    def __init__(self, api: Shipping, done: Callable[[], None]) -> None:
+    def __init__(self, api: AttemptApi, done: Callable[[], None], code: Path | None = None) -> None:
         self._api = api
+        self._code = code
+        """Folder of unpacked code, by hash."""
         self._done = done
         self._attempts: dict[FencingToken, AttemptShipper] = {}
         self._some = asyncio.Event()
@@ -363,7 +411,9 @@ class Shipper:
 
     def add(self, token: FencingToken, folder: AttemptFolder, launch: Launch) -> None:
         if token not in self._attempts:
-            self._attempts[token] = AttemptShipper(folder, launch, self._api)
+            sha256 = launch.spec.code
+            code = self._code / sha256 if self._code is not None and sha256 is not None else None
+            self._attempts[token] = AttemptShipper(folder, launch, self._api, code)
             self._some.set()
 
     def extend(self, token: FencingToken, writers: Iterable[tuple[int, int]]) -> None:
@@ -376,6 +426,11 @@ class Shipper:
         if token in self._attempts:
             shipper = self._attempts[onto] = self._attempts.pop(token)
             shipper.move(launch)
+
+    def outputs_of(self, token: FencingToken) -> OutputCollector | None:
+        """Return what collects the files of an attempt."""
+        shipper = self._attempts.get(token)
+        return shipper.outputs if shipper is not None else None
 
     async def remove(self, token: FencingToken) -> None:
         shipper = self._attempts.pop(token, None)

@@ -3220,6 +3220,10 @@ export type JobSpec = {
      * submit` uploads it and puts the upload's SHA-256 here.
      */
     code?: string | null;
+    /**
+     * Files that the job leaves (docs/outputs.md).
+     */
+    outputs?: OutputsSpec;
     resources?: ResourcesSpec;
     parallelism?: ParallelismSpec;
     training?: TrainingSpec;
@@ -4518,6 +4522,38 @@ export type Outlook = {
      * Expected place, or the cause of the wait.
      */
     reason: string;
+};
+
+/**
+ * OutputsSpec
+ */
+export type OutputsSpec = {
+    /**
+     * Path
+     *
+     * Folder within the job's working folder; what ranks write elsewhere is not stored.
+     */
+    path?: string;
+    /**
+     * Include
+     *
+     * Patterns as in `.gitignore`, relative to the working folder; only files that match are
+     * stored. Default: all.
+     */
+    include?: Array<string>;
+    /**
+     * Exclude
+     *
+     * Patterns of files that are not stored.
+     */
+    exclude?: Array<string>;
+    /**
+     * Max Bytes
+     *
+     * Limit of all files together, in bytes. Default, and the most: the server's
+     * `output_bytes_per_job`.
+     */
+    max_bytes?: number | null;
 };
 
 /**

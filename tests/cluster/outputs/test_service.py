@@ -59,7 +59,7 @@ async def contents(
     return {o.path: (await service.find(job_id, o.path, rank))[1].read_bytes() for o in listed}
 
 
-async def told(cluster: SimulatedCluster, job_id: str, code: EventCode) -> list[str]:
+async def reasons(cluster: SimulatedCluster, job_id: str, code: EventCode) -> list[str]:
     async with cluster.db.session() as session:
         found = select(Event.reason).where(Event.job_id == job_id, Event.code == code.value)
         return list(await session.scalars(found.order_by(Event.seq)))
@@ -107,7 +107,7 @@ async def test_commit_without_its_content_names_it(cluster: SimulatedCluster) ->
     offer = Offer(contents=[Content(sha256=changes.files[0].sha256, size=3)])
     assert (await uploads.received(job_id, 1, offer)).offsets == [0]
     await write(cluster, job_id, {"a": b"one"})
-    assert (await uploads.received(job_id, 1, offer)).offsets == [3]
+    assert (await uploads.received(job_id, 1, offer)).offsets == [None]
 
 
 async def test_superseded_attempt_changes_nothing(cluster: SimulatedCluster) -> None:
@@ -140,13 +140,13 @@ async def test_lowest_rank_has_a_name_of_several_hosts(cluster: SimulatedCluster
     job_id = await running_job(cluster, 4, nodes=2)
     await write(cluster, job_id, {"a": b"of 2", "only": b"2"}, rank=2)
     assert await contents(cluster, job_id) == {"a": b"of 2", "only": b"2"}
-    assert await told(cluster, job_id, EventCode.OUTPUT_SHARED) == []
+    assert await reasons(cluster, job_id, EventCode.OUTPUT_SHARED) == []
     await write(cluster, job_id, {"a": b"of 0", "only": b"2"})
     await write(cluster, job_id, {"b": b"of 0"})
     await write(cluster, job_id, {"b": b"of 2"}, rank=2)
     assert await contents(cluster, job_id) == {"a": b"of 0", "b": b"of 0", "only": b"2"}
     assert await contents(cluster, job_id, 2) == {"a": b"of 2", "b": b"of 2", "only": b"2"}
-    (event,) = await told(cluster, job_id, EventCode.OUTPUT_SHARED)
+    (event,) = await reasons(cluster, job_id, EventCode.OUTPUT_SHARED)
     assert "several hosts have written a:" in event
     assert "?rank=2" in event
     uploads = cluster.coordinator.outputs.uploads
@@ -169,7 +169,7 @@ async def test_files_beyond_limits_are_said_and_not_lost(cluster: SimulatedClust
     for _ in range(2):
         reply = await uploads.commit(job_id, 1, changes)
         assert [each.path for each in reply.refused] == ["b"]
-    first, second = await told(cluster, job_id, EventCode.OUTPUT_NOT_STORED)
+    first, second = await reasons(cluster, job_id, EventCode.OUTPUT_NOT_STORED)
     assert first.startswith("output big (11 B) was not stored: a file may have 10 B")
     assert second.startswith("output b (8 B) was not stored: the files of a job may have 15 B")
     await uploads.commit(job_id, 1, Commit(rank=0, removed=["a"], files=[]))
@@ -185,7 +185,7 @@ async def test_only_so_many_events_about_skipped_files(
     skipped = [Skipped(path=f"f{n}", size=1, why="unreadable") for n in range(9)]
     for _ in range(2):
         await cluster.coordinator.outputs.uploads.commit(job_id, 1, Commit(rank=0, skipped=skipped))
-    events = await told(cluster, job_id, EventCode.OUTPUT_NOT_STORED)
+    events = await reasons(cluster, job_id, EventCode.OUTPUT_NOT_STORED)
     assert events[2:] == ["more than 2 output files were not stored"]
 
 

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response, WebSocket
 from starlette.websockets import WebSocketDisconnect
 from support.cluster.agent_process import until
 from support.ports import bound, reserve
+from support.storage.fake_outputs import FakeOutputs
 
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
 from trainhall.cluster.wire.protocol import Assignment, Desired, Report
@@ -47,6 +48,7 @@ class FakeCoordinator:
     )
     events: list[RankEvent] = field(default_factory=list)
     files: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    outputs: FakeOutputs = field(default_factory=FakeOutputs)
     committed: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     """What came of checkpoints, in the order of its coming."""
@@ -127,6 +129,7 @@ class FakeCoordinator:
         app.add_api_route(
             base + "/jobs/{job}/checkpoints/{name}/commit", self._commit, methods=["POST"]
         )
+        self.outputs.add_routes(app, base)
         app.add_api_websocket_route(base + "/connect", self._connect)
         app.add_api_websocket_route(base + "/ship", self._ship)
         return app

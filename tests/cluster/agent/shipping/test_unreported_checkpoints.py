@@ -112,7 +112,7 @@ class Attempt:
 
 @asynccontextmanager
 async def shipping(attempt: Attempt, coordinator: Coordinator) -> AsyncIterator[AttemptShipper]:
-    shipper = AttemptShipper(attempt.folder, attempt.launch, coordinator)
+    shipper = AttemptShipper(attempt.folder, attempt.launch, coordinator)  # type: ignore[arg-type]
     try:
         yield shipper
     finally:
@@ -279,5 +279,6 @@ async def test_host_without_rank_0_looks_for_nothing(tmp_path: Path) -> None:
     attempt.launch = attempt.launch.model_copy(update={"ranks": [place], "node_rank": 1})
     async with shipping(attempt, coordinator) as shipper:
         shipper.ended = True
+        await ship(shipper)
         assert shipper.shipped
     assert coordinator.events == {}
