@@ -139,8 +139,13 @@ def unsupported(request: Request, *accepted: str) -> RefusalError:
     )  # fmt: skip
 
 
-async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYTES) -> Model:
+async def read_json(
+    request: Request, model: type[Model], limit: int = SMALL_BYTES, *, hidden: bool = False
+) -> Model:
     """Parse the body as a model; an empty body is an empty object.
+
+    Args:
+        hidden: errors show no value of it.
 
     Raises:
         RefusalError: 413, 415, or 422 with one problem per wrong field.
@@ -153,7 +158,10 @@ async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYT
     try:
         return model.model_validate_json(raw or b"{}")
     except ValidationError as error:
-        raise invalid_fields(field_problems(error.errors(include_url=False))) from None
+        problems = field_problems(error.errors(include_url=False))
+        if hidden:
+            problems = [problem.model_copy(update={"value": None}) for problem in problems]
+        raise invalid_fields(problems) from None
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -33,7 +33,7 @@ from trainhall.api.routes import (
     views,
 )
 from trainhall.api.routes.login import commands
-from trainhall.api.routes.people import groups, projects, users
+from trainhall.api.routes.people import groups, projects, secrets, users
 from trainhall.api.routes.site import probes
 from trainhall.api.schemas.accounts import (
     Login,
@@ -42,6 +42,7 @@ from trainhall.api.schemas.accounts import (
     NewLink,
     NewProject,
     NewRole,
+    NewSecret,
     NewToken,
     NewUser,
     ProjectChange,
@@ -69,7 +70,7 @@ PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
     experiments.router, alerts.router, views.router, ledger.router,
     reports.router, auth.router, commands.router, audit.router, users.router, groups.router,
-    projects.router,
+    projects.router, secrets.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -172,6 +173,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 NewProject,
                 ProjectChange,
                 NewRole,
+                NewSecret,
                 BrowserCode,
                 DeviceCode,
                 DeviceDecision,

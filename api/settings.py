@@ -138,6 +138,9 @@ class Settings(Documented, BaseSettings):
     """A job that regroups in place keeps its size so long before it takes free devices."""
     grow_by_restart_after: Annotated[Duration, Field(gt=0, le=10**9)] = 600.0
     """Any other elastic job runs so long before it saves and restarts to take them."""
+    secrets_key_file: Path | None = None
+    """File with the key that secrets of jobs are encrypted with, 32 bytes in base64; `secrets.key`
+    in the data folder when it is left out."""
     alerts_private_targets: bool = False
     """Let alerts be sent to loopback, link-local and private addresses, too."""
     smtp_url: str | None = None
@@ -204,7 +207,7 @@ class Settings(Documented, BaseSettings):
             raise ValueError("must be the URL of a mail server, such as smtp://mail.lab:587")
         return value
 
-    @field_validator("data_dir", "tls_cert", "tls_key", "public_ca")
+    @field_validator("data_dir", "secrets_key_file", "tls_cert", "tls_key", "public_ca")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value is not None else None
@@ -249,6 +252,7 @@ class Settings(Documented, BaseSettings):
             log_bytes_per_job=self.log_bytes_per_job,
             output_file_bytes=self.output_file_bytes,
             output_bytes_per_job=self.output_bytes_per_job,
+            secrets_key_file=self.secrets_key_file,
             audit_days=self.audit_days,
             quotas=self.quotas,
             preemption=self.preemption,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from trainhall.cli import schema
-from trainhall.cli.accounts import audit, groups, projects, users
+from trainhall.cli.accounts import audit, groups, projects, secrets, users
 from trainhall.cli.accounts import commands as accounts
 from trainhall.cli.alerts import commands as alerts
 from trainhall.cli.base import config
@@ -78,6 +78,7 @@ app.add_typer(accounts.tokens, name="tokens", rich_help_panel=ACCOUNTS)
 app.add_typer(users.users, name="users", rich_help_panel=ACCOUNTS)
 app.add_typer(groups.groups, name="groups", rich_help_panel=ACCOUNTS)
 app.add_typer(projects.projects, name="projects", rich_help_panel=ACCOUNTS)
+app.add_typer(secrets.secrets, name="secrets", rich_help_panel=ACCOUNTS)
 app.command("audit", rich_help_panel=ACCOUNTS)(audit.audit)
 app.command("run", rich_help_panel=LOCAL)(run.run)
 app.command("plan", rich_help_panel=LOCAL)(plan.plan)

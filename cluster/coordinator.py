@@ -45,6 +45,7 @@ from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
+from trainhall.cluster.secrets.service import SecretService
 from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.cluster.what_if.service import WhatIfService
@@ -83,6 +84,7 @@ class Coordinator:
         self.holders = Holders(db)
         self.accounts = AccountService(context)
         self.attempt_tokens = AttemptTokens(context)
+        self.secrets = SecretService(context, data_dir)
         self.audit = AuditService(context)
         self.users = UserService(context, self.accounts)
         self.groups = GroupService(context, self.accounts)

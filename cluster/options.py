@@ -1,6 +1,7 @@
 """The coordinator's times and limits."""
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from trainhall.cluster.quotas import Quotas
 
@@ -91,6 +92,8 @@ class ClusterOptions:
     """The largest output file that is stored."""
     output_bytes_per_job: int = 100 * 1024**3
     """So much of what a job writes is stored, unless its spec sets less."""
+    secrets_key_file: Path | None = None
+    """File with the key of stored secrets; None: `secrets.key` in the data folder."""
     audit_days: float = 365.0
     """Rows of the audit log are kept for so many days."""
     housekeeping_seconds: float = 30.0

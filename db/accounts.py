@@ -1,12 +1,23 @@
-"""Tables of users and their credentials, groups, projects, roles, and the audit log.
+"""Tables of users and their credentials, groups, projects, roles, secrets, and the audit log.
 
-Of a secret only its SHA-256 is stored, and of a password only its argon2id hash.
+Of a credential only its SHA-256 is stored, of a password only its argon2id hash, and the secrets of
+jobs are encrypted.
 """
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ForeignKey, ForeignKeyConstraint, Index, String, Text, false
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    String,
+    Text,
+    false,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -117,6 +128,34 @@ class ProjectCode(Base):
     )
     used_at: Mapped[datetime]
     """When it was uploaded there last, or a job or experiment was submitted with it."""
+
+
+class Secret(Base):
+    """A secret of a project or a user (`trainhall.cluster.secrets`)."""
+
+    __tablename__ = "secrets"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128))
+    """Environment variable of ranks."""
+    project: Mapped[str | None] = mapped_column(ForeignKey("projects.name", ondelete="CASCADE"))
+    """None: it is a user's."""
+    user_id: Mapped[str | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    """None: it is a project's."""
+    sealed: Mapped[bytes]
+    """The value, encrypted."""
+    key_id: Mapped[str] = mapped_column(String(16))
+    """Beginning of the SHA-256 of the key, which is not in the database."""
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    updated_by: Mapped[str] = mapped_column(String(128))
+    """Name of the user who set the value."""
+
+    __table_args__ = (
+        CheckConstraint("(project IS NULL) <> (user_id IS NULL)", name="ck_secrets_owner"),
+        Index("ix_secrets_project_name", "project", "name", unique=True),
+        Index("ix_secrets_user_id_name", "user_id", "name", unique=True),
+    )
 
 
 class LoginSession(Base):

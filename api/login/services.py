@@ -27,6 +27,7 @@ from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
+from trainhall.cluster.secrets.service import SecretService
 from trainhall.cluster.what_if.service import WhatIfService
 
 if TYPE_CHECKING:
@@ -111,6 +112,10 @@ class LimitedServices:
     @cached_property
     def reports(self) -> ReportService:
         return self.unlimited.reports.limited_to(self.caller)
+
+    @cached_property
+    def secrets(self) -> SecretService:
+        return self.unlimited.secrets.limited_to(self.caller)
 
     @cached_property
     def users(self) -> UserService:

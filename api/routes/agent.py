@@ -36,6 +36,7 @@ from trainhall.cluster.wire.protocol import (
     CloseCode,
     JoinRequest,
     LogAcked,
+    Secrets,
     Verified,
 )
 from trainhall.monitoring.ingest import Ingest
@@ -120,6 +121,16 @@ async def create_token(request: Request) -> Response:
     await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
     token = await coordinator_of(request).attempt_tokens.issue(node_id, job_id, attempt)
     return _json(AttemptToken(token=token).model_dump_json())
+
+
+async def read_secrets(request: Request) -> Response:
+    """An attempt gets the secrets that its spec names."""
+    node_id = await authenticate(request)
+    given = request.path_params
+    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
+    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
+    found = await coordinator_of(request).secrets.of_attempt(job_id, attempt)
+    return _json(Secrets(values=dict(found)).model_dump_json())
 
 
 async def put_file(request: Request) -> Response:
@@ -332,6 +343,7 @@ ROUTES = [
     Route(_JOB + "/attempts/{attempt:int}/events", ship_events, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/logs", ship_logs, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/token", create_token, methods=["POST"]),
+    Route(_JOB + "/attempts/{attempt:int}/secrets", read_secrets, methods=["POST"]),
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),

@@ -108,6 +108,7 @@ async def submit_job(
             code_missing=await services.jobs.code_missing(spec),
             shortage=forecast.shortage,
             outlook=forecast.outlook,
+            warnings=spec.warnings,
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     view, is_new = await services.jobs.submit(spec, request_key(idempotency_key, raw))

@@ -13,6 +13,7 @@ from trainhall.cluster.accounts.lookup import MAX_CODE
 from trainhall.cluster.accounts.passwords import MAX_PASSWORD, MIN_PASSWORD
 from trainhall.cluster.accounts.secrets import MAX_TOKEN_SECONDS
 from trainhall.cluster.accounts.service import CODE_SECONDS
+from trainhall.cluster.secrets.service import MAX_VALUE_BYTES
 from trainhall.training.spec.base import one_line
 
 AccountName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -109,6 +110,13 @@ class ProjectChange(Body):
 
     limits: ProjectLimits
     """Limits to set; those that are left out stay, and null takes one away."""
+
+
+class NewSecret(Body):
+    """Value of a secret."""
+
+    value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_BYTES)]
+    """Text of at most 32 KiB in UTF-8, without NUL bytes."""
 
 
 class NewRole(Body):

@@ -30,6 +30,8 @@ class DryRun(View):
     shortage: str | None
     """Why the cluster as it is could not hold the job, were it the only one."""
     outlook: Outlook
+    warnings: list[str]
+    """Advice on the spec, such as values that belong into secrets."""
 
 
 class Resize(Body):

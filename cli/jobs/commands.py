@@ -61,6 +61,10 @@ def submit(
         int | None,
         typer.Option("--workers", metavar="N", help="Number of ranks, as resources.workers."),
     ] = None,
+    include_env: Annotated[
+        bool,
+        typer.Option("--include-env", help="Send the code's .env files, too, secrets and all."),
+    ] = False,
     project: Project = None,
     overrides: Overrides = None,
     output: Output = Format.TABLE,
@@ -90,7 +94,7 @@ def submit(
     spec = specs.load_words(words, with_project(overrides, project))
     with connect(url) as client:
         if dry_run:
-            plan, words = specs.check(spec, client)
+            plan, words = specs.check(spec, client, include_env=include_env)
             for line in words:
                 out.notice(line)
             out.notice("The spec is valid; nothing was submitted.")
@@ -101,9 +105,9 @@ def submit(
             return
         # Following the job shows what it waits for.
         job, outlook = (
-            (specs.submit(spec, client), None)
+            (specs.submit(spec, client, include_env=include_env), None)
             if follow
-            else specs.submit_with_forecast(spec, client)
+            else specs.submit_with_forecast(spec, client, include_env=include_env)
         )
         out.print_item(job, output, lambda: str(job["id"]))
         if not follow:

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +41,7 @@ from trainhall.training.common.units import brief
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Command, Launch, RankSlot
+from trainhall.training.link.secrets.attempt_secrets import write_secrets
 from trainhall.training.link.status import Outcome, ShimStatus
 from trainhall.training.spec import Device, JobSpec, ResourcesSpec
 from trainhall.training.spec.plan import PlanPrediction
@@ -85,6 +87,7 @@ class LocalRun:
         if self._is_complete(last):
             notice(f"{self._output} is already complete; see result.json")
             return 0
+        secrets = own_secrets(self._spec)
         self._result.unlink(missing_ok=True)
         chain = self._spec.training.reproducible
         metrics = MetricsFile(
@@ -98,6 +101,8 @@ class LocalRun:
             folder.path.mkdir(parents=True)
             launch = self._launch(last + 1)
             replace_json(folder.launch, launch)
+            if secrets:
+                write_secrets(folder.secrets, secrets)
             outcome, status = self._train(folder, launch, metrics)
         finally:
             metrics.close()
@@ -353,6 +358,22 @@ def execute_shim(folder: AttemptFolder) -> "subprocess.Popen[bytes]":
             stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
             env=os.environ | linux.environment_padding(),
         )  # fmt: skip
+
+
+def own_secrets(spec: JobSpec) -> Mapping[str, str]:
+    """Return the secrets of a spec from this process's environment.
+
+    Raises:
+        CliError: some are not there.
+    """
+    missing = [name for name in spec.secrets if not os.environ.get(name)]
+    if missing:
+        names = ", ".join(missing)
+        raise CliError(
+            f"secrets: {names} is not set in the environment, where a run on this host takes "
+            "secrets from"
+        )
+    return {name: os.environ[name] for name in spec.secrets}
 
 
 def read_status(folder: AttemptFolder) -> ShimStatus | None:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import symtable
 import sys
 import tempfile
@@ -34,6 +35,9 @@ IGNORE_FILES = (".trainhallignore", ".gitignore")
 """The first of them that the folder has at its top says what stays behind; those named `.gitignore`
 count in the folders below it too."""
 _NEVER = {".git", "__pycache__"}
+_ENV_FILE = re.compile(r"\.env(\..+)?|\.envrc")
+_ENV_EXAMPLES = (".example", ".sample", ".template", ".dist")
+"""Ends of names of files that show what a file of variables looks like."""
 _BINDERS = {"exec", "eval", "globals", "locals", "setattr", "vars"}
 _SPACES = {"__dict__", "modules"}
 """Attributes through which a module is reached as an object: `sys.modules[__name__]`."""
@@ -52,6 +56,8 @@ class Packed:
     """Bytes of the files; the archive is padded."""
     sha256: str
     archive: bytes
+    left_out: tuple[str, ...] = ()
+    """Names of `.env` files, which may hold secrets."""
 
     def check(self, script: "ScriptSpec") -> None:
         """See that a script's entry is among what is sent; absolute paths are the hosts' own.
@@ -155,14 +161,22 @@ def _may_bind_more(node: ast.AST) -> bool:
     return isinstance(node, ast.Global | ast.NamedExpr)
 
 
-def packed(folder: Path) -> Packed:
+def packed(folder: Path, *, include_env: bool = False) -> Packed:
     """Pack a folder into an archive.
+
+    Args:
+        include_env: send `.env` files; else those alone that the ignore file names with `!`.
 
     Raises:
         UsageError: the folder, or something in it, cannot be sent; it says what, and what to do.
     """
     try:
-        items = list(_selected(folder, _Ignored.at_top(folder)))
+        ignored = _Ignored.at_top(folder)
+        items = list(_selected(folder, ignored))
+        env = [item for item in items if is_env_file(item.name)]
+        kept = [item for item in env if include_env or ignored.decision(item.name) is False]
+        left_out = [item for item in env if item not in kept]
+        items = [item for item in items if item not in left_out]
         _check_size(folder, items)
         with tempfile.TemporaryFile() as file:
             sha256 = pack(items, file)
@@ -182,7 +196,14 @@ def packed(folder: Path) -> Packed:
     if len(data) > MAX_ARCHIVE_BYTES:
         raise _too_large(folder, items)
     size = sum(item.size for item in items)
-    return Packed(folder, frozenset(item.name for item in items), size, sha256, data)
+    names = frozenset(item.name for item in items)
+    return Packed(folder, names, size, sha256, data, tuple(item.name for item in left_out))
+
+
+def is_env_file(name: str) -> bool:
+    """Return whether a file is one of variables, such as `.env` or `.env.local`."""
+    last = name.rpartition("/")[2]
+    return _ENV_FILE.fullmatch(last) is not None and not last.endswith(_ENV_EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -214,12 +235,17 @@ class _Ignored:
         return _Ignored((*self.rules, (below, rules)), self.is_nested)
 
     def match(self, name: str) -> bool:
-        """Return whether a name stays behind: as with git, the nearest file decides."""
+        """Return whether a name stays behind."""
+        return self.decision(name) is True
+
+    def decision(self, name: str) -> bool | None:
+        """Return whether a name stays behind: as with git, the nearest file decides; None: none
+        names it. A line such as `!.env` asks for a file."""
         for below, rules in reversed(self.rules):
             found = rules.check_file(name.removeprefix(below)).include
             if found is not None:
                 return found
-        return False
+        return None
 
 
 def _selected(folder: Path, ignored: _Ignored, below: str = "") -> Iterator[Item]:

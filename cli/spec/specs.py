@@ -201,23 +201,28 @@ def _problem_lines(
     return [text for _, text in sorted(texts, key=lambda pair: pair[0])]
 
 
-def submit(spec: "JobSpec", client: "Client") -> Any:
+def submit(spec: "JobSpec", client: "Client", *, include_env: bool = False) -> Any:
     """Submit a job, its code uploaded first if it names a folder and it is not there yet.
+
+    Args:
+        include_env: as of `code.packed`.
 
     Raises:
         UsageError: the folder cannot be sent, or lacks the script or the task; or the coordinator
             found a fault.
     """
-    return _sent(spec, *document_of(spec), client)
+    return _sent(spec, *document_of(spec, include_env=include_env), client)
 
 
-def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
+def submit_with_forecast(
+    spec: "JobSpec", client: "Client", *, include_env: bool = False
+) -> tuple[Any, str | None]:
     """Submit; also return what the job waits for: None if it starts now, or it is unknown.
 
     Raises:
         UsageError: as `submit`.
     """
-    document, code = document_of(spec)
+    document, code = document_of(spec, include_env=include_env)
     # Asked for before: afterwards the job would be taken for another one that is ahead of it.
     outlook = _outlook(document, client)
     job = _sent(spec, document, code, client)
@@ -265,13 +270,13 @@ def _dry_run(document: dict[str, Any], client: "Client") -> dict[str, Any]:
     return answer
 
 
-def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
+def check(spec: "JobSpec", client: "Client", *, include_env: bool = False) -> tuple[Any, list[str]]:
     """Return the job that a submission would create, and a description. Only the spec is sent.
 
     Raises:
         UsageError: as `submit`.
     """
-    document, code = document_of(spec)
+    document, code = document_of(spec, include_env=include_env)
     plan = client.submit(document, dry_run=True)
     words = [_describe_outlook(plan["outlook"], submitted=False)]
     if code is None:
@@ -306,14 +311,21 @@ def _describe_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
             return f"It {will_be} number {outlook['position']} in the queue: {reason}."
 
 
-def document_of(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
-    """Return the spec as it is sent, and the folder that goes with it.
+def document_of(
+    spec: "JobSpec", *, include_env: bool = False
+) -> tuple[dict[str, Any], "Packed | None"]:
+    """Return the spec as it is sent, and the folder that goes with it; note what deserves it.
+
+    Args:
+        include_env: as of `code.packed`.
 
     Raises:
         UsageError: the folder cannot be sent, or lacks the script or the task.
     """
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     script = spec.script
+    for warning in spec.warnings:
+        notice(f"Warning: {warning}.")
     if spec.code is None or spec.code_is_uploaded:
         if spec.code is None:
             for field, path in _paths(spec):
@@ -321,7 +333,11 @@ def document_of(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
         return document, None
     from trainhall.cli.spec.code import packed
 
-    code = packed(Path(spec.code))
+    code = packed(Path(spec.code), include_env=include_env)
+    if code.left_out:
+        notice(f"Note: {', '.join(code.left_out)} may hold secrets and is not sent; use `trainhall "
+            "secrets set`, or send it with `submit --include-env` or a line `!.env` in "
+            ".trainhallignore.")  # fmt: skip
     if script is not None:
         code.check(script)
     elif spec.task is not None and spec.task.is_own:

@@ -15,12 +15,13 @@ from typing import Any, Literal
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.output import notice
 from trainhall.cli.local.attempt_files import EventTail
-from trainhall.cli.local.local import places
+from trainhall.cli.local.local import own_secrets, places
 from trainhall.cli.local.local_shims import LocalShims
 from trainhall.cluster.durations import format_duration
 from trainhall.parallelism.degrees import DegreesError
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch, TracePlan
+from trainhall.training.link.secrets.attempt_secrets import write_secrets
 from trainhall.training.link.status import Outcome, ShimStatus
 from trainhall.training.spec import JobSpec
 from trainhall.training.verify.candidates import WHOLE, Candidate, Partition, serial
@@ -188,6 +189,7 @@ class Comparison:
     def _attempt(
         self, spec: JobSpec, *, record: bool, parts: int = 1, perturbed: float = 0.0
     ) -> tuple[AttemptFolder, ShimStatus]:
+        secrets = own_secrets(spec)
         self._attempts += 1
         folder = AttemptFolder(self._folder / "attempts" / str(self._attempts))
         folder.path.mkdir(parents=True)
@@ -211,6 +213,8 @@ class Comparison:
             ),
         )
         replace_json(folder.launch, launch)
+        if secrets:
+            write_secrets(folder.secrets, secrets)
         return folder, self._shims.run(folder)
 
     def _model(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from trainhall.cluster.accounts.rows import demote, lock_admins
 from trainhall.cluster.accounts.service import AccountService, check_whole, end_credentials
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.db.accounts import GroupMember, Member, User
+from trainhall.db.accounts import GroupMember, Member, Secret, User
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ class UserService(Service):
         row.removed_at = self._clock.now()
         row.password = None
         await end_credentials(session, row.id, tokens=True)
-        for table in (GroupMember, Member):
+        for table in (GroupMember, Member, Secret):
             await session.execute(delete(table).where(table.user_id == row.id))
 
 

@@ -1,1 +1,2 @@
-"""Experiments, whose trials are ordinary jobs; imports `access`, `jobs` and `lifecycle`."""
+"""Experiments, whose trials are ordinary jobs; imports `access`, `jobs`, `lifecycle`
+and `secrets`."""

@@ -33,6 +33,7 @@ from trainhall.cluster.lifecycle.experiments import create_experiment, move_expe
 from trainhall.cluster.lifecycle.jobs import reason_columns, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
 from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, ExperimentState, TrialState
+from trainhall.cluster.secrets.stored import check_secrets
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job, JobProgress
@@ -144,6 +145,10 @@ class ExperimentService(Service):
         job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
         await hold_project(session, job.project)
         await self._check_limits(session, spec, planned, job)
+        try:
+            await check_secrets(session, job)
+        except SpecError as error:
+            raise of_job(error) from None
         project = job.project or DEFAULT_PROJECT
         await check_capacity(session, spec, planned, project)
         owner = {"user": job.user, "project": job.project}

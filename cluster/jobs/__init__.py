@@ -1,1 +1,2 @@
-"""Jobs as users command and read them; imports `access`, `ledger`, `lifecycle` and `wire`."""
+"""Jobs as users command and read them; imports `access`, `ledger`, `lifecycle`, `secrets` and
+`wire`."""

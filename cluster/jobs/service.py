@@ -31,6 +31,7 @@ from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
+from trainhall.cluster.secrets.stored import check_secrets
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Event, Job, JobProgress
@@ -71,7 +72,7 @@ class JobService(Service):
             ConflictError: the key was used with another body.
             ForbiddenError: the caller may not submit to its project.
             InvalidValueError: there is no such project.
-            SpecError: it names code that was not uploaded.
+            SpecError: it names code that was not uploaded, or secrets that are not set.
             TooManyError: as many of the user's jobs wait as may.
         """
         await self._code.limited_to(self._caller).check(spec)
@@ -80,6 +81,7 @@ class JobService(Service):
             owned = await owned_spec(session, self._caller, spec, self._clock)
             await hold_project(session, owned.project)
             check_limits(await limits_for(session, self._caller, owned.project), owned)
+            await check_secrets(session, owned)
             await self._check_queue(session, owned.user)
             await self._code.keep(session, owned.code, owned.project or DEFAULT_PROJECT)
             new, now, user = self._ids.new(), self._clock.now(), self._caller.named

@@ -5,5 +5,5 @@ the limits of `quota_use`, places gangs (`placement`), preempts jobs (`preemptio
 devices for the first that waits (`reservation`), which shorter jobs may borrow (`backfill`).
 `queue` describes it as text on demand.
 
-It imports `access`, `jobs`, `lifecycle`, `nodes`, `queue` and `snapshot`.
+It imports `access`, `jobs`, `lifecycle`, `nodes`, `queue`, `secrets` and `snapshot`.
 """

@@ -24,6 +24,7 @@ from trainhall.cluster.queue.order import queue_order
 from trainhall.cluster.scheduling import views
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
+from trainhall.cluster.secrets.stored import check_secrets
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
@@ -123,11 +124,15 @@ class QueueService(Service):
             ForbiddenError: the caller may not submit to its project.
             InvalidValueError: there is no such project, none is given and there are several, or the
                 job is beyond its limits.
+            SpecError: it names secrets that are not set.
         """
         if self._caller.how != "none":  # who may name a new project
             async with self._db.session() as session:
                 spec = await owned_spec(session, self._caller, spec, self._clock)
                 check_limits(await limits_for(session, self._caller, spec.project), spec)
+        if spec.secrets:
+            async with self._db.session() as session:
+                await check_secrets(session, spec)
         facts = await self._settled_facts()
         now = self._clock.now()
         job = self._as_submitted(spec, facts.jobs)

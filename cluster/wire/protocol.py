@@ -13,6 +13,7 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     POST /jobs/{job}/attempts/{attempt}/events?writer=W&generation=G   `RankEvent` lines → `Acked`
     POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N&generation=G → `LogAcked`
     POST /jobs/{job}/attempts/{attempt}/token              → `AttemptToken`, in place of the last
+    POST /jobs/{job}/attempts/{attempt}/secrets            → `Secrets`
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
@@ -264,6 +265,13 @@ class AttemptToken(Message):
     """API token for the ranks of an attempt on a node."""
 
     token: str = Field(repr=False)
+
+
+class Secrets(Message):
+    """Secrets of an attempt, for the node that is about to start it."""
+
+    values: dict[str, str] = Field(repr=False)
+    """By the name of the environment variable."""
 
 
 class LogAcked(Message):

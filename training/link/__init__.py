@@ -7,11 +7,13 @@ agent tails and ships them, and the shim commands the ranks through one shared p
 
     <attempt folder>/
         launch.json                what the agent asked for (`Launch`)
+        secrets.json               values of its secrets, until the shim has read them
         control.bin                one shared page, which the ranks read (`Control`)
         status.json                what the shim last saw (`ShimStatus`), replaced atomically
         comparison.jsonl           of a run under `TracePlan`: a line a step
         progress/<pid>.bin         what a rank's process does right now (`training.link.progress`)
-        ranks/<rank>/stdout.log    the rank's output, written by the rank itself
+        ranks/<rank>/stdout.log    the rank's output, written by the rank itself; of one
+                                   with secrets by the shim, which masks them
         ranks/<rank>/stderr.log
         ranks/<rank>/metrics.bin   metric frames (`MetricSpool`)
         ranks/<rank>/events.jsonl  rank events, one JSON object a line (`EventSpool`)

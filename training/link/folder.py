@@ -48,8 +48,13 @@ class AttemptFolder:
 
     @property
     def api_access(self) -> Path:
-        """Return the address and the token of the API (`link.api_access`), if it has them."""
+        """Return the address and the token of the API, if it has them."""
         return self.path / "api.json"
+
+    @property
+    def secrets(self) -> Path:
+        """Return the secrets (`link.secrets.attempt_secrets`), until the shim has taken them."""
+        return self.path / "secrets.json"
 
     @property
     def control(self) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.secrets.masking import own_masker
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """The most bytes of metrics or events that a rank keeps in memory while the disk is full."""
@@ -71,7 +72,10 @@ class EventSpool(_RecordSpool):
         self._lock = threading.Lock()
 
     def append(self, kind: str, data: dict[str, Any]) -> None:
-        """Write one event. Any thread may call it: checkpoints are committed in the background."""
+        """Write one event, without secrets of this process. Any thread may call it: checkpoints are
+        committed in the background."""
+        masker = own_masker()
+        data = data if masker is None else masker.json(data)
         event = RankEvent.model_validate(
             {"sequence": 0, "time": time.time(), "rank": self.rank, "kind": kind, "data": data}
         )

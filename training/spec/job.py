@@ -40,6 +40,7 @@ from trainhall.training.spec.training import (
     Precision,
     TrainingSpec,
 )
+from trainhall.training.spec.variables.secrets import SecretNames, exposed
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -91,6 +92,9 @@ class JobSpec(SpecModel):
     """Give the ranks an API token for the job's project, with this role at most and never more than
     the owner has there. It is valid while the attempt runs, in the variable TRAINHALL_TOKEN, beside
     TRAINHALL_URL (docs/scripts.md)."""
+    secrets: SecretNames = Field(default_factory=list)
+    """Names of secrets (`trainhall secrets set NAME`) that ranks get as environment variables: the
+    owner's own, else the project's (docs/secrets.md)."""
     tags: Tags = Field(default_factory=list)
     """At most 32 words to find jobs by; `trainhall tag` changes them later."""
     notes: Notes = ""
@@ -102,6 +106,7 @@ class JobSpec(SpecModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         self._check_paths()
+        self._check_secrets()
         if self.task is not None and self.script is not None:
             raise problem_at("script", None, "task and script exclude each other; give one")
         if self.task is None and self.script is None:
@@ -139,6 +144,13 @@ class JobSpec(SpecModel):
             self._check_reproducible()
         if self.task is not None:
             self._check_batch()
+
+    def _check_secrets(self) -> None:
+        for name in self.secrets:
+            if self.script is not None and name in self.script.env:
+                raise problem_at(("script", "env", name), None,
+                    "is a secret of the job, too; leave it out here, or in `secrets`",
+                )  # fmt: skip
 
     def _check_task_only(self) -> None:
         """Refuse options that a script would never see."""
@@ -188,6 +200,11 @@ class JobSpec(SpecModel):
     def arguments(self) -> list[str]:
         """Arguments of the script, with the values of parameters."""
         return substitute(self.script.args, self.parameters) if self.script is not None else []
+
+    @property
+    def warnings(self) -> list[str]:
+        """Advice on a spec that is valid: values that look like secrets."""
+        return [*exposed(self.script.env, "script.env")] if self.script is not None else []
 
     @property
     def possible_workers(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -23,10 +23,11 @@ from trainhall.cluster.wire.protocol import (
     JoinReply,
     JoinRequest,
     LogAcked,
+    Secrets,
     Verified,
 )
-from trainhall.training.link.api_access import ApiAccess
 from trainhall.training.link.regular_file import open_regular
+from trainhall.training.link.secrets.api_access import ApiAccess
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _DISK_TIMEOUT = httpx.Timeout(1800.0, connect=5.0)
@@ -189,6 +190,11 @@ class CoordinatorApi:
             token=AttemptToken.model_validate_json(content).token,
             tls_ca=self._trust.fingerprint,
         )
+
+    async def secrets(self, job_id: str, attempt: int) -> Mapping[str, str]:
+        """Ask for the secrets of an attempt, by name."""
+        content = await self._request("POST", f"/jobs/{job_id}/attempts/{attempt}/secrets")
+        return Secrets.model_validate_json(content).values
 
     async def put_file(
         self,

@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -48,13 +49,15 @@ from trainhall.cluster.agent.shipping.outputs import PREPARED
 from trainhall.cluster.backoff import Backoff
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
-from trainhall.training.link.api_access import write_api_access
 from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json, working_folder
 from trainhall.training.link.launch import CheckpointPlan, Launch
+from trainhall.training.link.secrets.api_access import write_api_access
+from trainhall.training.link.secrets.attempt_secrets import write_secrets
 from trainhall.training.spec.plan import PlanningFailedError
 
 logger = EventLogger(__name__)
+T = TypeVar("T")
 
 PREDICTION_SECONDS = 300.0
 """For a prediction, which only informs, while the job's devices wait."""
@@ -186,7 +189,11 @@ class Launcher:
             attempt.launch = launch
             replace_json(part.launch, launch)
             if launch.spec.api_token is not None and launch.ranks:
-                await self._write_api_access(part, launch)
+                access = await self._ask(self._api.api_access, launch, "it gets no API token")
+                write_api_access(part.api_access, access)
+            if launch.spec.secrets and launch.ranks:
+                secrets = await self._ask(self._api.secrets, launch, "it gets no secrets")
+                write_secrets(part.secrets, secrets)
             write_last_ack(part, launch)
             if owner is not None:
                 await threads.finish(accounts.hand_over, part.path, owner)
@@ -212,18 +219,22 @@ class Launcher:
             why = f"the files of the job's earlier attempts are not available on this host: {error}"
             raise _cannot_start(why) from error
 
-    async def _write_api_access(self, part: AttemptFolder, launch: Launch) -> None:
+    async def _ask(
+        self, request: Callable[[str, int], Awaitable[T]], launch: Launch, refused: str
+    ) -> T:
+        """Ask the coordinator for something of an attempt; a refusal fails the job for good."""
         backoff = Backoff(0.1, RETRY_LIMIT_SECONDS)
         while True:
             try:
-                access = await self._api.api_access(launch.job_id, launch.attempt)
-                break
+                return await request(launch.job_id, launch.attempt)
             except RefusedError as error:
-                raise _cannot_start(f"it gets no API token: {error.detail}") from None
+                why = f"{refused}: {error.detail}"
+                raise CannotStartError(
+                    Failure(message=why, final=True, cause=Cause.USER_ERROR)
+                ) from None
             except UnavailableError as error:
-                logger.warning("api_token_waits", job=launch.job_id, error=error)
+                logger.warning("launch_waits", job=launch.job_id, error=error)
                 await asyncio.sleep(backoff.next())
-        write_api_access(part.api_access, access)
 
     def _choose_owner(self, launch: Launch) -> Owner | None:
         """Return whom the attempt is to run as; None: as this agent."""

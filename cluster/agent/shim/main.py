@@ -17,10 +17,11 @@ from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc, rank_process
 from trainhall.cluster.agent.shim.confinement import Confinement
 from trainhall.cluster.agent.shim.status_file import StatusFile
-from trainhall.cluster.agent.shim.supervisor import Shim, read_launch
+from trainhall.cluster.agent.shim.supervisor import Shim, read_launch, read_secrets
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.secrets.masking import Masker, adopt
 from trainhall.training.process.forked import PADDING_VARIABLE
 from trainhall.training.process.warm_parent import WarmUpError, warm_up
 
@@ -38,11 +39,16 @@ def supervise(
         return 0
     bell = Path(doorbell) if doorbell else None
     launch = read_launch(attempt)
+    secrets = launch if isinstance(launch, Failure) else read_secrets(attempt, launch)
     if isinstance(launch, Failure):
         StatusFile(attempt, bell).publish_failure(launch)
+    elif isinstance(secrets, Failure):
+        StatusFile(attempt, bell).publish_failure(secrets)
     else:
+        if secrets:
+            adopt(Masker(secrets.values()))  # of what it records in place of its ranks
         linux.set_name(f"shim {launch.job_id}")
-        Shim(attempt, launch, fork, attached, bell).run()
+        Shim(attempt, launch, fork, attached, bell, secrets).run()
     os.close(lock)
     return 0
 

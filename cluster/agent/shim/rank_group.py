@@ -1,10 +1,12 @@
 """The attempt's ranks on this host and the rendezvous where they meet, from launch to launch."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from trainhall.cluster.agent.shim import rank_process
+from trainhall.cluster.agent.shim.masked_output import MaskedOutput
 from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable
 from trainhall.cluster.agent.shim.rendezvous import RendezvousHandle, open_rendezvous
 from trainhall.cluster.agent.shim.tracking import Tracking
@@ -12,6 +14,7 @@ from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Launch, Rendezvous
+from trainhall.training.link.secrets.masking import Masker
 
 
 def not_started(error: OSError) -> Failure:
@@ -25,17 +28,33 @@ class RankGroup:
     Args:
         tracking: served to the ranks; None: it is not.
         fork: built-in tasks run in forks of this process.
+        secrets: variables of the ranks.
     """
 
     def __init__(
-        self, folder: AttemptFolder, launch: Launch, tracking: Tracking | None, *, fork: bool
+        self,
+        folder: AttemptFolder,
+        launch: Launch,
+        tracking: Tracking | None,
+        *,
+        fork: bool,
+        secrets: Mapping[str, str] = rank_process.NO_SECRETS,
     ) -> None:
         self._folder = folder
         self._fork = fork
         self.launch = launch
         """The newest launch that was taken up."""
         self._tracking = tracking
-        start = partial(rank_process.start, folder, tracking=tracking, fork=fork)
+        self.masked = MaskedOutput(Masker(secrets.values())) if secrets else None
+        """The ranks' output, where they have secrets."""
+        start = partial(
+            rank_process.start,
+            folder,
+            tracking=tracking,
+            fork=fork,
+            secrets=secrets,
+            masked=self.masked,
+        )
         self.table = RankTable(launch, start)
         self.has_started = False
         self._handle: RendezvousHandle | None = None

@@ -12,16 +12,19 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Protocol, cast
 
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
+from trainhall.cluster.agent.shim.masked_output import MaskedOutput
 from trainhall.cluster.wire.writers import rank_writer
-from trainhall.training.link.api_access import TOKEN_VARIABLE, load_api_access
 from trainhall.training.link.folder import OUTPUTS_VARIABLE, AttemptFolder, outputs_folder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
+from trainhall.training.link.secrets.api_access import TOKEN_VARIABLE, load_api_access
+from trainhall.training.link.secrets.masking import NAMES_VARIABLE
 from trainhall.training.link.spool import EventSpool
 from trainhall.training.process.forked import EXIT_CRASHED, close_files, reseed
 from trainhall.training.spec import parameters
@@ -30,6 +33,8 @@ RANK_MODULE = "trainhall.training.rank"
 
 _SECRETS = (TOKEN_VARIABLE, "TRAINHALL_JOIN_TOKEN", "DATABASE_URL")
 
+NO_SECRETS: Mapping[str, str] = MappingProxyType({})
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _STORE_PREFIX = "TRAINHALL_STORE_PREFIX"
 """As `distributed.environment` reads it."""
 
@@ -54,6 +59,7 @@ def environment(
     slot: RankSlot,
     rendezvous: Rendezvous,
     tracking: Served | None = None,
+    secrets: Mapping[str, str] = NO_SECRETS,
 ) -> dict[str, str]:
     """Build a rank's environment: the host's, the user's, then what `torchrun` sets."""
     local = len(launch.ranks)
@@ -67,6 +73,8 @@ def environment(
     env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local)))
     if launch.spec.script is not None:
         env |= launch.spec.script.env
+    if secrets:
+        env |= {**secrets, NAMES_VARIABLE: ",".join(secrets)}
     gpus = [p.device_index for p in launch.ranks if p.device_kind == "cuda"]
     env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if gpus:
@@ -116,18 +124,22 @@ def start(
     *,
     fork: bool,
     tracking: Served | None = None,
+    secrets: Mapping[str, str] = NO_SECRETS,
+    masked: MaskedOutput | None = None,
 ) -> int:
     """Start a rank as a child of this process and return its pid.
 
     Args:
         tracking: what else the shim serves to its ranks.
         fork: run the built-in task in a copy of this process, which has torch imported.
+        secrets: variables that it gets.
+        masked: what its output passes; None: it writes to its files itself.
     """
-    env = environment(os.environ, folder, launch, slot, rendezvous, tracking)
+    env = environment(os.environ, folder, launch, slot, rendezvous, tracking, secrets)
     folder.rank(slot.rank).mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):  # the code has a file of that name, say
         outputs_folder(folder, launch).mkdir(parents=True, exist_ok=True)
-    output = (folder.stdout(slot.rank), folder.stderr(slot.rank))
+    files = (folder.stdout(slot.rank), folder.stderr(slot.rank))
     script = launch.spec.script
     work: Callable[[], int]
     if script is not None:
@@ -141,7 +153,16 @@ def start(
     else:
         work = partial(os.execve, sys.executable, [sys.executable, "-m", RANK_MODULE], env)
     begin = folder.path if launch.code is None else Path(launch.code)
-    return fork_child(f"rank {slot.rank} {launch.job_id}", output, env, begin, work)
+    name = f"rank {slot.rank} {launch.job_id}"
+    if masked is None:
+        return fork_child(name, files, env, begin, work)
+    pipes: list[int] = []
+    try:
+        pipes.extend(masked.add(path) for path in files)
+        return fork_child(name, (pipes[0], pipes[1]), env, begin, work)
+    finally:
+        for pipe in pipes:
+            os.close(pipe)
 
 
 def _run_task() -> int:
@@ -152,7 +173,7 @@ def _run_task() -> int:
 
 def fork_child(
     name: str,
-    output: tuple[Path, Path],
+    output: tuple[Path | int, Path | int],
     env: dict[str, str],
     work_folder: Path,
     work: Callable[[], int],
@@ -160,8 +181,9 @@ def fork_child(
 ) -> int:
     """Fork a child that runs `work` and leaves with its result; returns its pid.
 
-    The child leads a session of its own, dies with this process, writes to `output`, has the given
-    environment (others see it too, see `linux.show_environment`) and no other open file but `keep`.
+    The child leads a session of its own, dies with this process, writes to `output` (files or
+    descriptors), has the given environment (others see it too, see `linux.show_environment`) and no
+    other open file but `keep`.
     """
     parent = os.getpid()
     # What is in the buffers now would be written by both.
@@ -199,12 +221,12 @@ def _identifies_rank(name: str) -> bool:
     return name.startswith("TRAINHALL_") or name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
-def _redirect(output: tuple[Path, Path]) -> None:
+def _redirect(output: tuple[Path | int, Path | int]) -> None:
     """Redirect input from nothing, and output to files at once, line by line."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    for fd, path in zip((1, 2), output, strict=True):
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for fd, to in zip((1, 2), output, strict=True):
+        opened = to if isinstance(to, int) else os.open(to, _APPEND, 0o644)
         os.dup2(opened, fd)
     for fd in (0, 1, 2):
         os.set_inheritable(fd, True)

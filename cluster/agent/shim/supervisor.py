@@ -21,7 +21,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,8 @@ from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch, load_launch
 from trainhall.training.link.progress import newest_step, read
+from trainhall.training.link.secrets.attempt_secrets import take_secrets
+from trainhall.training.link.secrets.masking import Masker
 from trainhall.training.link.status import (
     EXIT_PAUSED,
     EXIT_STOPPED,
@@ -76,6 +78,8 @@ class Shim:
     """Built-in tasks run in forks of this process."""
     attached: bool = False
     doorbell: Path | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables of the ranks."""
 
     _failure: Failure | None = None
     _command: Command = Command.RUN
@@ -92,7 +96,10 @@ class Shim:
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
         self._tracking = open_tracking(self.folder, self.launch)
-        self._group = RankGroup(self.folder, self.launch, self._tracking, fork=self.fork)
+        self._group = RankGroup(
+            self.folder, self.launch, self._tracking, fork=self.fork, secrets=self.secrets
+        )
+        self._masker = Masker(self.secrets.values())
         self._ranks = self._group.table
         self._escalation = Escalation()
         self._status = StatusFile(self.folder, self.doorbell)
@@ -124,6 +131,8 @@ class Shim:
         self._end_everything()
         if self._tracking is not None:
             self._tracking.close()
+        if self._group.masked is not None:
+            self._group.masked.close()
         ended, failure = outcome.outcome_of(self._ranks.states, self._context(), self._failure)
         folder_ipc.command_path(self.folder).unlink(missing_ok=True)
         self._status.publish_end(self._current("exited", ended, failure))
@@ -152,7 +161,9 @@ class Shim:
 
     def _wait(self) -> None:
         """Wait until a child ends, a command comes, or a time has come, and take the commands."""
-        sources = [self._wakeup, self._commands, *([0] if self.attached else [])]
+        masked = self._group.masked
+        pipes = masked.pipes if masked is not None else []
+        sources = [self._wakeup, self._commands, *([0] if self.attached else []), *pipes]
         sources += self._tracking.waits_for if self._tracking is not None else []
         until = self._next_time()
         timeout = None if until == math.inf else max(0.0, until - time.monotonic())
@@ -163,6 +174,8 @@ class Shim:
                     self._obey(Command.STOP)
             elif fd == self._commands:
                 self._take_commands(folder_ipc.drain(fd))
+            elif masked is not None and fd in pipes:
+                masked.read(fd)
             elif self._tracking is not None and fd in self._tracking.waits_for:
                 self._tracking.serve()
             elif not os.read(0, 4096):
@@ -284,6 +297,8 @@ class Shim:
         Args:
             ended: the first to blame before the others.
         """
+        if self._group.masked is not None:
+            self._group.masked.drain()  # the last lines say why
         for member in ended:
             if self._failure is not None or not outcome.failed(member.state, self._context()):
                 continue
@@ -452,6 +467,7 @@ class Shim:
     def _current(
         self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
     ) -> ShimStatus:
+        found = failure or self._failure
         return ShimStatus.model_validate(
             {
                 "job_id": self.launch.job_id,
@@ -460,15 +476,31 @@ class Shim:
                 "phase": phase,
                 "command": self._command,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],
-                "failed_ranks": [rank.model_dump() for rank in self._failed_ranks],
+                "failed_ranks": [self._masked(rank.model_dump()) for rank in self._failed_ranks],
                 "leaving": [member.slot.device_index for member in self._ranks.leaving],
                 "rendezvous": self._group.rendezvous,
                 "outcome": ended,
-                "failure": failure or self._failure,
+                "failure": found and self._masked(found.model_dump()),
                 "isolated": self._isolated,
                 "stall": self._hangs.stall,
             }
         )
+
+    def _masked(self, data: dict[str, object]) -> dict[str, object]:
+        """Return data that leaves the host without secrets, which scripts may report themselves."""
+        masked: dict[str, object] = self._masker.json(data) if self._masker else data
+        return masked
+
+
+def read_secrets(folder: AttemptFolder, launch: Launch) -> Mapping[str, str] | Failure:
+    """Take the secrets of a launch, which are nowhere else from then on."""
+    if not launch.spec.secrets or not launch.ranks:
+        return {}
+    try:
+        return take_secrets(folder.secrets)
+    except (OSError, ValueError):
+        message = f"{folder.secrets}, with the job's secrets, cannot be read"
+        return Failure(message=message, cause=Cause.STORAGE)
 
 
 def read_launch(folder: AttemptFolder) -> Launch | Failure:

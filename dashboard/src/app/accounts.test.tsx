@@ -134,6 +134,7 @@ it("the menu of the user has roles and pages", async () => {
     "Users and groups",
     "Audit",
     "API tokens",
+    "Your secrets",
     "Sessions",
     "Log out",
   ]);

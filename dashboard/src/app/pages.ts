@@ -20,6 +20,7 @@ export const PAGES = [
   { label: "Projects", to: "/projects" },
   { label: "Users and groups", to: "/users" },
   { label: "API tokens", to: "/tokens" },
+  { label: "Your secrets", to: "/secrets" },
   { label: "Sessions", to: "/sessions" },
   { label: "Audit", to: "/audit" },
 ] as const;

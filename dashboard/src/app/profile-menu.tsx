@@ -53,6 +53,7 @@ export function ProfileMenu() {
         ) : null}
         <Menu.Divider />
         <MenuLink to="/tokens">API tokens</MenuLink>
+        <MenuLink to="/secrets">Your secrets</MenuLink>
         <MenuLink to="/sessions">Sessions</MenuLink>
         {how === "session" ? (
           <Menu.Item onClick={() => logOut.mutate({})}>Log out</Menu.Item>

@@ -308,6 +308,12 @@ const tokens = createRoute({
   component: lazyComponent(() => import("@/features/account/tokens-page")),
 });
 
+const secrets = createRoute({
+  getParentRoute: () => root,
+  path: "/secrets",
+  component: lazyComponent(() => import("@/features/account/secrets-page")),
+});
+
 const sessions = createRoute({
   getParentRoute: () => root,
   path: "/sessions",
@@ -358,6 +364,7 @@ export const router = createRouter({
     project,
     users,
     tokens,
+    secrets,
     sessions,
     audit,
   ]),

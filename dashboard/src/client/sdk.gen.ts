@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AddGroupMemberData, AddGroupMemberErrors, AddGroupMemberResponses, AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, ApproveBrowserLoginData, ApproveBrowserLoginErrors, ApproveBrowserLoginResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, BeginDeviceLoginData, BeginDeviceLoginErrors, BeginDeviceLoginResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeProjectData, ChangeProjectErrors, ChangeProjectResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, ChangeUserData, ChangeUserErrors, ChangeUserResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateGroupData, CreateGroupErrors, CreateGroupResponses, CreateLoginLinkData, CreateLoginLinkErrors, CreateLoginLinkResponses, CreateProjectData, CreateProjectErrors, CreateProjectResponses, CreateReportData, CreateReportErrors, CreateReportResponses, CreateTokenData, CreateTokenErrors, CreateTokenResponses, CreateUserData, CreateUserErrors, CreateUserResponses, DecideDeviceLoginData, DecideDeviceLoginErrors, DecideDeviceLoginResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteGroupData, DeleteGroupErrors, DeleteGroupResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteProjectData, DeleteProjectErrors, DeleteProjectResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteTokenData, DeleteTokenErrors, DeleteTokenResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, EndSessionData, EndSessionErrors, EndSessionResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetProjectData, GetProjectErrors, GetProjectResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListAuditData, ListAuditErrors, ListAuditResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListGroupMembersData, ListGroupMembersErrors, ListGroupMembersResponses, ListGroupsData, ListGroupsErrors, ListGroupsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListLoginMethodsData, ListLoginMethodsErrors, ListLoginMethodsResponses, ListMembersData, ListMembersErrors, ListMembersResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListProjectsData, ListProjectsErrors, ListProjectsResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListUsersData, ListUsersErrors, ListUsersResponses, ListViewsData, ListViewsErrors, ListViewsResponses, LogInByPasswordData, LogInByPasswordErrors, LogInByPasswordResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PollDeviceLoginData, PollDeviceLoginErrors, PollDeviceLoginResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadDeviceLoginData, ReadDeviceLoginErrors, ReadDeviceLoginResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMeData, ReadMeErrors, ReadMeResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPackagesData, ReadPackagesErrors, ReadPackagesResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadProvenanceData, ReadProvenanceErrors, ReadProvenanceResponses, ReadQueueData, ReadQueueErrors, ReadQueueHistoryData, ReadQueueHistoryErrors, ReadQueueHistoryResponses, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveGroupMemberData, RemoveGroupMemberErrors, RemoveGroupMemberResponses, RemoveMemberData, RemoveMemberErrors, RemoveMemberResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RemoveUserData, RemoveUserErrors, RemoveUserResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SetMemberData, SetMemberErrors, SetMemberResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, TradeBrowserCodeData, TradeBrowserCodeErrors, TradeBrowserCodeResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AddGroupMemberData, AddGroupMemberErrors, AddGroupMemberResponses, AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, ApproveBrowserLoginData, ApproveBrowserLoginErrors, ApproveBrowserLoginResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, BeginDeviceLoginData, BeginDeviceLoginErrors, BeginDeviceLoginResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeProjectData, ChangeProjectErrors, ChangeProjectResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, ChangeUserData, ChangeUserErrors, ChangeUserResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateGroupData, CreateGroupErrors, CreateGroupResponses, CreateLoginLinkData, CreateLoginLinkErrors, CreateLoginLinkResponses, CreateProjectData, CreateProjectErrors, CreateProjectResponses, CreateReportData, CreateReportErrors, CreateReportResponses, CreateTokenData, CreateTokenErrors, CreateTokenResponses, CreateUserData, CreateUserErrors, CreateUserResponses, DecideDeviceLoginData, DecideDeviceLoginErrors, DecideDeviceLoginResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteGroupData, DeleteGroupErrors, DeleteGroupResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteProjectData, DeleteProjectErrors, DeleteProjectResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteTokenData, DeleteTokenErrors, DeleteTokenResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, EndSessionData, EndSessionErrors, EndSessionResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetProjectData, GetProjectErrors, GetProjectResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListAuditData, ListAuditErrors, ListAuditResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListGroupMembersData, ListGroupMembersErrors, ListGroupMembersResponses, ListGroupsData, ListGroupsErrors, ListGroupsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListLoginMethodsData, ListLoginMethodsErrors, ListLoginMethodsResponses, ListMembersData, ListMembersErrors, ListMembersResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListOwnSecretsData, ListOwnSecretsErrors, ListOwnSecretsResponses, ListProjectsData, ListProjectSecretsData, ListProjectSecretsErrors, ListProjectSecretsResponses, ListProjectsErrors, ListProjectsResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListUsersData, ListUsersErrors, ListUsersResponses, ListViewsData, ListViewsErrors, ListViewsResponses, LogInByPasswordData, LogInByPasswordErrors, LogInByPasswordResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PollDeviceLoginData, PollDeviceLoginErrors, PollDeviceLoginResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadDeviceLoginData, ReadDeviceLoginErrors, ReadDeviceLoginResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMeData, ReadMeErrors, ReadMeResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPackagesData, ReadPackagesErrors, ReadPackagesResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadProvenanceData, ReadProvenanceErrors, ReadProvenanceResponses, ReadQueueData, ReadQueueErrors, ReadQueueHistoryData, ReadQueueHistoryErrors, ReadQueueHistoryResponses, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveGroupMemberData, RemoveGroupMemberErrors, RemoveGroupMemberResponses, RemoveMemberData, RemoveMemberErrors, RemoveMemberResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RemoveOwnSecretData, RemoveOwnSecretErrors, RemoveOwnSecretResponses, RemoveProjectSecretData, RemoveProjectSecretErrors, RemoveProjectSecretResponses, RemoveUserData, RemoveUserErrors, RemoveUserResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SetMemberData, SetMemberErrors, SetMemberResponses, SetOwnSecretData, SetOwnSecretErrors, SetOwnSecretResponses, SetProjectSecretData, SetProjectSecretErrors, SetProjectSecretResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, TradeBrowserCodeData, TradeBrowserCodeErrors, TradeBrowserCodeResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -1417,6 +1417,82 @@ export const removeMember = <ThrowOnError extends boolean = true>(options: Optio
 export const setMember = <ThrowOnError extends boolean = true>(options: Options<SetMemberData, ThrowOnError>) => (options.client ?? client).put<SetMemberResponses, SetMemberErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
     url: '/api/v1/projects/{name}/members/{member}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * List the secrets of a project
+ *
+ * By name, without their values. For members.
+ */
+export const listProjectSecrets = <ThrowOnError extends boolean = true>(options: Options<ListProjectSecretsData, ThrowOnError>) => (options.client ?? client).get<ListProjectSecretsResponses, ListProjectSecretsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}/secrets',
+    ...options
+});
+
+/**
+ * Remove a secret of a project
+ *
+ * Jobs that run keep it; jobs that need it and start later fail.
+ */
+export const removeProjectSecret = <ThrowOnError extends boolean = true>(options: Options<RemoveProjectSecretData, ThrowOnError>) => (options.client ?? client).delete<RemoveProjectSecretResponses, RemoveProjectSecretErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}/secrets/{secret}',
+    ...options
+});
+
+/**
+ * Set a secret of a project
+ *
+ * Sets its value, in place of the one that it has. Jobs of the project whose spec names it get
+ * it as an environment variable, so all who may submit there can read it by a job.
+ */
+export const setProjectSecret = <ThrowOnError extends boolean = true>(options: Options<SetProjectSecretData, ThrowOnError>) => (options.client ?? client).put<SetProjectSecretResponses, SetProjectSecretErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}/secrets/{secret}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * List your secrets
+ *
+ * By name, without their values.
+ */
+export const listOwnSecrets = <ThrowOnError extends boolean = true>(options?: Options<ListOwnSecretsData, ThrowOnError>) => (options?.client ?? client).get<ListOwnSecretsResponses, ListOwnSecretsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users/me/secrets',
+    ...options
+});
+
+/**
+ * Remove a secret of yours
+ *
+ * Jobs that run keep it; jobs that need it and start later fail.
+ */
+export const removeOwnSecret = <ThrowOnError extends boolean = true>(options: Options<RemoveOwnSecretData, ThrowOnError>) => (options.client ?? client).delete<RemoveOwnSecretResponses, RemoveOwnSecretErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users/me/secrets/{secret}',
+    ...options
+});
+
+/**
+ * Set a secret of yours
+ *
+ * Sets its value, in place of the one that it has. Your jobs whose spec names it get it, in
+ * every project, and not the project's secret of the same name.
+ */
+export const setOwnSecret = <ThrowOnError extends boolean = true>(options: Options<SetOwnSecretData, ThrowOnError>) => (options.client ?? client).put<SetOwnSecretResponses, SetOwnSecretErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users/me/secrets/{secret}',
     ...options,
     headers: {
         'Content-Type': 'application/json',

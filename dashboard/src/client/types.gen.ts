@@ -1778,6 +1778,12 @@ export type DryRun = {
      */
     shortage: string | null;
     outlook: Outlook;
+    /**
+     * Warnings
+     *
+     * Advice on the spec, such as values that belong into secrets.
+     */
+    warnings: Array<string>;
 };
 
 /**
@@ -3269,6 +3275,13 @@ export type JobSpec = {
      */
     api_token?: 'viewer' | 'member' | null;
     /**
+     * Secrets
+     *
+     * Names of secrets (`trainhall secrets set NAME`) that ranks get as environment variables: the
+     * owner's own, else the project's (docs/secrets.md).
+     */
+    secrets?: Array<string>;
+    /**
      * Tags
      *
      * At most 32 words to find jobs by; `trainhall tag` changes them later.
@@ -4062,6 +4075,20 @@ export type NewScope = {
      * Id of the job, or name of the project or the user; left out for the cluster.
      */
     value?: string | null;
+};
+
+/**
+ * NewSecret
+ *
+ * Value of a secret.
+ */
+export type NewSecret = {
+    /**
+     * Value
+     *
+     * Text of at most 32 KiB in UTF-8, without NUL bytes.
+     */
+    value: string;
 };
 
 /**
@@ -6108,6 +6135,54 @@ export type ScriptSpec = {
      * Working directory, resolved like `path`. Default: `code`, else the script's folder.
      */
     working_dir?: string | null;
+};
+
+/**
+ * Secret
+ *
+ * Secret that is set, without its value.
+ */
+export type Secret = {
+    /**
+     * Name
+     *
+     * Environment variable that ranks get.
+     */
+    name: string;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Updated At
+     *
+     * When its value was set last.
+     */
+    updated_at: string;
+    /**
+     * Updated By
+     *
+     * Name of the user who set it.
+     */
+    updated_by: string;
+};
+
+/**
+ * SecretPage
+ *
+ * Secrets by name.
+ */
+export type SecretPage = {
+    /**
+     * Items
+     */
+    items: Array<Secret>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
 };
 
 /**
@@ -13377,3 +13452,366 @@ export type SetMemberResponses = {
 };
 
 export type SetMemberResponse = SetMemberResponses[keyof SetMemberResponses];
+
+export type ListProjectSecretsData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+    };
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/projects/{name}/secrets';
+};
+
+export type ListProjectSecretsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListProjectSecretsError = ListProjectSecretsErrors[keyof ListProjectSecretsErrors];
+
+export type ListProjectSecretsResponses = {
+    /**
+     * A page of secrets.
+     */
+    200: SecretPage;
+};
+
+export type ListProjectSecretsResponse = ListProjectSecretsResponses[keyof ListProjectSecretsResponses];
+
+export type RemoveProjectSecretData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+        /**
+         * Secret
+         *
+         * Name of the secret: of the environment variable that ranks get.
+         */
+        secret: string;
+    };
+    query?: never;
+    url: '/api/v1/projects/{name}/secrets/{secret}';
+};
+
+export type RemoveProjectSecretErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type RemoveProjectSecretError = RemoveProjectSecretErrors[keyof RemoveProjectSecretErrors];
+
+export type RemoveProjectSecretResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type RemoveProjectSecretResponse = RemoveProjectSecretResponses[keyof RemoveProjectSecretResponses];
+
+export type SetProjectSecretData = {
+    body: NewSecret;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+        /**
+         * Secret
+         *
+         * Name of the secret: of the environment variable that ranks get.
+         */
+        secret: string;
+    };
+    query?: never;
+    url: '/api/v1/projects/{name}/secrets/{secret}';
+};
+
+export type SetProjectSecretErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type SetProjectSecretError = SetProjectSecretErrors[keyof SetProjectSecretErrors];
+
+export type SetProjectSecretResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type SetProjectSecretResponse = SetProjectSecretResponses[keyof SetProjectSecretResponses];
+
+export type ListOwnSecretsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/users/me/secrets';
+};
+
+export type ListOwnSecretsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListOwnSecretsError = ListOwnSecretsErrors[keyof ListOwnSecretsErrors];
+
+export type ListOwnSecretsResponses = {
+    /**
+     * A page of secrets.
+     */
+    200: SecretPage;
+};
+
+export type ListOwnSecretsResponse = ListOwnSecretsResponses[keyof ListOwnSecretsResponses];
+
+export type RemoveOwnSecretData = {
+    body?: never;
+    path: {
+        /**
+         * Secret
+         *
+         * Name of the secret: of the environment variable that ranks get.
+         */
+        secret: string;
+    };
+    query?: never;
+    url: '/api/v1/users/me/secrets/{secret}';
+};
+
+export type RemoveOwnSecretErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type RemoveOwnSecretError = RemoveOwnSecretErrors[keyof RemoveOwnSecretErrors];
+
+export type RemoveOwnSecretResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type RemoveOwnSecretResponse = RemoveOwnSecretResponses[keyof RemoveOwnSecretResponses];
+
+export type SetOwnSecretData = {
+    body: NewSecret;
+    path: {
+        /**
+         * Secret
+         *
+         * Name of the secret: of the environment variable that ranks get.
+         */
+        secret: string;
+    };
+    query?: never;
+    url: '/api/v1/users/me/secrets/{secret}';
+};
+
+export type SetOwnSecretErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type SetOwnSecretError = SetOwnSecretErrors[keyof SetOwnSecretErrors];
+
+export type SetOwnSecretResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type SetOwnSecretResponse = SetOwnSecretResponses[keyof SetOwnSecretResponses];

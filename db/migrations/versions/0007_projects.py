@@ -74,6 +74,21 @@ def upgrade() -> None:
         sa.Column("used_at", TIME, nullable=False),
     )
     op.create_index("ix_project_code_project", "project_code", ["project"])
+    op.create_table(
+        "secrets",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("project", NAME, _to("projects.name")),
+        sa.Column("user_id", ID, _to("users.id")),
+        sa.Column("sealed", sa.LargeBinary, nullable=False),
+        sa.Column("key_id", sa.String(16), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("updated_at", TIME, nullable=False),
+        sa.Column("updated_by", NAME, nullable=False),
+        sa.CheckConstraint("(project IS NULL) <> (user_id IS NULL)", name="ck_secrets_owner"),
+    )
+    op.create_index("ix_secrets_project_name", "secrets", ["project", "name"], unique=True)
+    op.create_index("ix_secrets_user_id_name", "secrets", ["user_id", "name"], unique=True)
     _give_owners()
     _add_projects()
     _give_code()

@@ -193,3 +193,17 @@ def test_unreadable_file_is_named(folder: Path) -> None:
     (folder / "notes.md").chmod(0)
     with pytest.raises(UsageError, match=r"notes\.md cannot be read: Permission denied"):
         code.packed(folder)
+
+
+def test_env_files_are_sent_when_asked_for(folder: Path, tmp_path: Path) -> None:
+    for name in (".env", "pkg/.env.local", ".envrc", ".env.example", "env.py"):
+        (folder / name).write_text(name)
+    left = (".env", ".envrc", "pkg/.env.local")
+    packed = code.packed(folder)
+    assert packed.left_out == left
+    assert {".env.example", "env.py"} <= packed.names
+    assert packed.names.isdisjoint(left)
+    assert set(left) < code.packed(folder, include_env=True).names
+    (folder / ".trainhallignore").write_text("*.md\n!.env\n")
+    assert code.packed(folder).left_out == (".envrc", "pkg/.env.local")
+    assert ".env" in names(folder, tmp_path)

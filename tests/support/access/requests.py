@@ -75,6 +75,10 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
             return Asked(json={"removed": False}, params={"name": things.person})
         case "POST", "/users" | "/groups" | "/projects":
             return Asked(json={"name": name})
+        case _, "/projects/{name}/secrets/{secret}":
+            return Asked(json={"value": "hidden"}, params={"name": things.project})
+        case "PUT", "/users/me/secrets/{secret}":
+            return Asked(json={"value": "hidden"}, params={"secret": name.replace("-", "_")})
         case _, str(below) if below.startswith("/projects/{name}"):
             body: dict[str, Any] = {"role": "viewer"} if method == "PUT" else {"limits": {}}
             return Asked(json=body, params={"name": things.project, "member": things.person})

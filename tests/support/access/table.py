@@ -141,6 +141,12 @@ DELETE /projects/{name}                             401     403      404    403 
 GET    /projects/{name}/members                     401     403      404    200    200   200        200   200
 PUT    /projects/{name}/members/{member}            401     403      404    403    403   403        204   204
 DELETE /projects/{name}/members/{member}            401     403      404    403    403   403        204   204
+GET    /projects/{name}/secrets                     401     403      404    403    200   200        200   200
+PUT    /projects/{name}/secrets/{secret}            401     403      404    403    403   403        204   204
+DELETE /projects/{name}/secrets/{secret}            401     403      404    403    403   403        204   204
+GET    /users/me/secrets                            401     403      200    200    200   200        200   200
+PUT    /users/me/secrets/{secret}                   401     403      204    204    204   204        204   204
+DELETE /users/me/secrets/{secret}                   401     403      404    404    404   204        404   404
 
 GET    ~/metrics                                    401     200      403    403    403   403        403   200
 GET    ~/healthz                                    200     200      200    200    200   200        200   200

@@ -19,7 +19,7 @@ from support.archives import archive
 from support.storage.frames import frame
 from support.storage.stored import manifest, pieces
 
-from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.principal import SYSTEM, Principal
 from trainhall.cluster.access.roles import Role
 from trainhall.cluster.accounts.secrets import sha256, token_of
 from trainhall.cluster.coordinator import Coordinator
@@ -92,6 +92,8 @@ class Things:
     """Name of a group without members."""
     person: str
     """Name of a viewer of the project who sends no requests."""
+    secret: str
+    """Name of a secret of the project, and of one of the owner."""
     experiment: str = ""
 
     @property
@@ -106,6 +108,7 @@ class Things:
             "alert_id": self.alert, "experiment_id": self.experiment, "token_id": self.token,
             "session_id": self.session, "sha256": self.code, "node_id": NODE, "step": str(STEP),
             "path": FILE, "name": self.view, "group": self.group, "person": self.person,
+            "secret": self.secret,
         }  # fmt: skip
 
     @property
@@ -193,10 +196,14 @@ class World:
             report=f"r{number:011d}", alert=f"a{number:011d}", token=f"t{number:011d}",
             session=f"s{number:011d}", group=f"group-{number}",
             person=f"{mark}-person-{number}", view=f"{mark}-view-{number}", code=digest,
+            secret=f"{mark}_{number}",
             experiment=await self._experiment(mark, owner) if experiment else "",
         )  # fmt: skip
         await self._add_run(things)
         await self._add_documents(things, number, f"u-{who}")
+        for project, setter in ((things.project, SYSTEM), (None, owner)):
+            secrets = self.coordinator.secrets.limited_to(setter)
+            await secrets.set(project, things.secret, "hidden")
         self.ids[mark] |= things.ids
         return things
 

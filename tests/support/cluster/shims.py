@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,18 @@ from trainhall.training.link.status import ShimStatus
 class Run:
     """One shim on one folder."""
 
-    def __init__(self, path: Path, launch: Launch, *arguments: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        launch: Launch,
+        *arguments: str,
+        before: Callable[[AttemptFolder], None] = lambda _: None,
+    ) -> None:
         self.folder = AttemptFolder(path)
         self.launch = launch
         path.mkdir(parents=True)
         replace_json(self.folder.launch, launch)
+        before(self.folder)
         self.process = self.start(*arguments)
 
     def start(self, *arguments: str) -> Fork:
@@ -83,9 +90,14 @@ def shims(folder: Path, kind: type[Run] = Run) -> Iterator[Any]:
     """Starts shims from specs, each in a folder of its own; whatever is left is ended."""
     started: list[Run] = []
 
-    def start(spec: dict[str, Any], *arguments: str, **changes: Any) -> Run:
+    def start(
+        spec: dict[str, Any],
+        *arguments: str,
+        before: Callable[[AttemptFolder], None] = lambda _: None,
+        **changes: Any,
+    ) -> Run:
         path = folder / f"attempt-{len(started)}"
-        started.append(kind(path, launch_of(spec, **changes), *arguments))
+        started.append(kind(path, launch_of(spec, **changes), *arguments, before=before))
         return started[-1]
 
     try:

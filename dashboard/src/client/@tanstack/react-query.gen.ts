@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { addGroupMember, analyzeExperiment, approveBrowserLogin, askWhatIf, beginDeviceLogin, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, changeProject, changeReport, changeUser, collectCheckpoints, createAlert, createExperiment, createGroup, createLoginLink, createProject, createReport, createToken, createUser, decideDeviceLogin, deleteAlert, deleteCheckpoint, deleteGroup, deleteJob, deleteProject, deleteReport, deleteToken, deleteView, downloadLogs, drainNode, endSession, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, getProject, getReport, listAlerts, listAttempts, listAudit, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listGroupMembers, listGroups, listJobGroups, listJobs, listLoginMethods, listMembers, listNodeEvents, listNodes, listProjects, listReports, listSessions, listTokens, listTrials, listUsers, listViews, logIn, logInByPassword, logOut, type Options, pauseExperiment, pauseJob, pinCheckpoint, pollDeviceLogin, putCode, readCheckpointFile, readDeviceLogin, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMe, readMetrics, readNodeHistory, readPackages, readPrometheus, readProvenance, readQueue, readQueueHistory, readQuotas, readReadiness, readReport, readSummary, registerNode, removeGroupMember, removeMember, removeNode, removeUser, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, setMember, submitJob, testAlert, tradeBrowserCode, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { AddGroupMemberData, AddGroupMemberError, AddGroupMemberResponse, AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, ApproveBrowserLoginData, ApproveBrowserLoginError, ApproveBrowserLoginResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, BeginDeviceLoginData, BeginDeviceLoginError, BeginDeviceLoginResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, ChangeProjectData, ChangeProjectError, ChangeProjectResponse, ChangeReportData, ChangeReportError, ChangeReportResponse, ChangeUserData, ChangeUserError, ChangeUserResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, CreateGroupData, CreateGroupError, CreateGroupResponse, CreateLoginLinkData, CreateLoginLinkError, CreateLoginLinkResponse, CreateProjectData, CreateProjectError, CreateProjectResponse, CreateReportData, CreateReportError, CreateReportResponse, CreateTokenData, CreateTokenError, CreateTokenResponse, CreateUserData, CreateUserError, CreateUserResponse, DecideDeviceLoginData, DecideDeviceLoginError, DecideDeviceLoginResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteGroupData, DeleteGroupError, DeleteGroupResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteProjectData, DeleteProjectError, DeleteProjectResponse, DeleteReportData, DeleteReportError, DeleteReportResponse, DeleteTokenData, DeleteTokenError, DeleteTokenResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DownloadLogsData, DownloadLogsError, DownloadLogsResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, EndSessionData, EndSessionError, EndSessionResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, GetProjectData, GetProjectError, GetProjectResponse, GetReportData, GetReportError, GetReportResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListAuditData, ListAuditError, ListAuditResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListGroupMembersData, ListGroupMembersError, ListGroupMembersResponse, ListGroupsData, ListGroupsError, ListGroupsResponse, ListJobGroupsData, ListJobGroupsError, ListJobGroupsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListLoginMethodsData, ListLoginMethodsError, ListLoginMethodsResponse, ListMembersData, ListMembersError, ListMembersResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListProjectsData, ListProjectsError, ListProjectsResponse, ListReportsData, ListReportsError, ListReportsResponse, ListSessionsData, ListSessionsError, ListSessionsResponse, ListTokensData, ListTokensError, ListTokensResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListUsersData, ListUsersError, ListUsersResponse, ListViewsData, ListViewsError, ListViewsResponse, LogInByPasswordData, LogInByPasswordError, LogInByPasswordResponse, LogInData, LogInError, LogInResponse, LogOutData, LogOutError, LogOutResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PollDeviceLoginData, PollDeviceLoginError, PollDeviceLoginResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadDeviceLoginData, ReadDeviceLoginError, ReadDeviceLoginResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMeData, ReadMeError, ReadMeResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPackagesData, ReadPackagesError, ReadPackagesResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadProvenanceData, ReadProvenanceError, ReadProvenanceResponse, ReadQueueData, ReadQueueError, ReadQueueHistoryData, ReadQueueHistoryError, ReadQueueHistoryResponse, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveGroupMemberData, RemoveGroupMemberError, RemoveGroupMemberResponse, RemoveMemberData, RemoveMemberError, RemoveMemberResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, RemoveUserData, RemoveUserError, RemoveUserResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SetMemberData, SetMemberError, SetMemberResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, TradeBrowserCodeData, TradeBrowserCodeError, TradeBrowserCodeResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { addGroupMember, analyzeExperiment, approveBrowserLogin, askWhatIf, beginDeviceLogin, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, changeProject, changeReport, changeUser, collectCheckpoints, createAlert, createExperiment, createGroup, createLoginLink, createProject, createReport, createToken, createUser, decideDeviceLogin, deleteAlert, deleteCheckpoint, deleteGroup, deleteJob, deleteProject, deleteReport, deleteToken, deleteView, downloadLogs, drainNode, endSession, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, getProject, getReport, listAlerts, listAttempts, listAudit, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listGroupMembers, listGroups, listJobGroups, listJobs, listLoginMethods, listMembers, listNodeEvents, listNodes, listOwnSecrets, listProjects, listProjectSecrets, listReports, listSessions, listTokens, listTrials, listUsers, listViews, logIn, logInByPassword, logOut, type Options, pauseExperiment, pauseJob, pinCheckpoint, pollDeviceLogin, putCode, readCheckpointFile, readDeviceLogin, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMe, readMetrics, readNodeHistory, readPackages, readPrometheus, readProvenance, readQueue, readQueueHistory, readQuotas, readReadiness, readReport, readSummary, registerNode, removeGroupMember, removeMember, removeNode, removeOwnSecret, removeProjectSecret, removeUser, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, setMember, setOwnSecret, setProjectSecret, submitJob, testAlert, tradeBrowserCode, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AddGroupMemberData, AddGroupMemberError, AddGroupMemberResponse, AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, ApproveBrowserLoginData, ApproveBrowserLoginError, ApproveBrowserLoginResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, BeginDeviceLoginData, BeginDeviceLoginError, BeginDeviceLoginResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, ChangeProjectData, ChangeProjectError, ChangeProjectResponse, ChangeReportData, ChangeReportError, ChangeReportResponse, ChangeUserData, ChangeUserError, ChangeUserResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, CreateGroupData, CreateGroupError, CreateGroupResponse, CreateLoginLinkData, CreateLoginLinkError, CreateLoginLinkResponse, CreateProjectData, CreateProjectError, CreateProjectResponse, CreateReportData, CreateReportError, CreateReportResponse, CreateTokenData, CreateTokenError, CreateTokenResponse, CreateUserData, CreateUserError, CreateUserResponse, DecideDeviceLoginData, DecideDeviceLoginError, DecideDeviceLoginResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteGroupData, DeleteGroupError, DeleteGroupResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteProjectData, DeleteProjectError, DeleteProjectResponse, DeleteReportData, DeleteReportError, DeleteReportResponse, DeleteTokenData, DeleteTokenError, DeleteTokenResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DownloadLogsData, DownloadLogsError, DownloadLogsResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, EndSessionData, EndSessionError, EndSessionResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, GetProjectData, GetProjectError, GetProjectResponse, GetReportData, GetReportError, GetReportResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListAuditData, ListAuditError, ListAuditResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListGroupMembersData, ListGroupMembersError, ListGroupMembersResponse, ListGroupsData, ListGroupsError, ListGroupsResponse, ListJobGroupsData, ListJobGroupsError, ListJobGroupsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListLoginMethodsData, ListLoginMethodsError, ListLoginMethodsResponse, ListMembersData, ListMembersError, ListMembersResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListOwnSecretsData, ListOwnSecretsError, ListOwnSecretsResponse, ListProjectsData, ListProjectSecretsData, ListProjectSecretsError, ListProjectSecretsResponse, ListProjectsError, ListProjectsResponse, ListReportsData, ListReportsError, ListReportsResponse, ListSessionsData, ListSessionsError, ListSessionsResponse, ListTokensData, ListTokensError, ListTokensResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListUsersData, ListUsersError, ListUsersResponse, ListViewsData, ListViewsError, ListViewsResponse, LogInByPasswordData, LogInByPasswordError, LogInByPasswordResponse, LogInData, LogInError, LogInResponse, LogOutData, LogOutError, LogOutResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PollDeviceLoginData, PollDeviceLoginError, PollDeviceLoginResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadDeviceLoginData, ReadDeviceLoginError, ReadDeviceLoginResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMeData, ReadMeError, ReadMeResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPackagesData, ReadPackagesError, ReadPackagesResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadProvenanceData, ReadProvenanceError, ReadProvenanceResponse, ReadQueueData, ReadQueueError, ReadQueueHistoryData, ReadQueueHistoryError, ReadQueueHistoryResponse, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveGroupMemberData, RemoveGroupMemberError, RemoveGroupMemberResponse, RemoveMemberData, RemoveMemberError, RemoveMemberResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, RemoveOwnSecretData, RemoveOwnSecretError, RemoveOwnSecretResponse, RemoveProjectSecretData, RemoveProjectSecretError, RemoveProjectSecretResponse, RemoveUserData, RemoveUserError, RemoveUserResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SetMemberData, SetMemberError, SetMemberResponse, SetOwnSecretData, SetOwnSecretError, SetOwnSecretResponse, SetProjectSecretData, SetProjectSecretError, SetProjectSecretResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, TradeBrowserCodeData, TradeBrowserCodeError, TradeBrowserCodeResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -2655,6 +2655,162 @@ export const removeMemberMutation = (options?: Partial<Options<RemoveMemberData>
 export const setMemberMutation = (options?: Partial<Options<SetMemberData>>): UseMutationOptions<SetMemberResponse, SetMemberError, Options<SetMemberData>> => {
     const mutationOptions: UseMutationOptions<SetMemberResponse, SetMemberError, Options<SetMemberData>> = {
         mutationFn: async (fnOptions) => await setMember({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listProjectSecretsQueryKey = (options: Options<ListProjectSecretsData>) => createQueryKey('listProjectSecrets', options);
+
+/**
+ * List the secrets of a project
+ *
+ * By name, without their values. For members.
+ */
+export const listProjectSecretsOptions = (options: Options<ListProjectSecretsData>) => queryOptions<ListProjectSecretsResponse, ListProjectSecretsError, ListProjectSecretsResponse, ReturnType<typeof listProjectSecretsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listProjectSecrets({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listProjectSecretsQueryKey(options)
+});
+
+export const listProjectSecretsInfiniteQueryKey = (options: Options<ListProjectSecretsData>): QueryKey<Options<ListProjectSecretsData>> => createQueryKey('listProjectSecrets', options, true);
+
+/**
+ * List the secrets of a project
+ *
+ * By name, without their values. For members.
+ */
+export const listProjectSecretsInfiniteOptions = (options: Options<ListProjectSecretsData>) => infiniteQueryOptions<ListProjectSecretsResponse, ListProjectSecretsError, InfiniteData<ListProjectSecretsResponse>, QueryKey<Options<ListProjectSecretsData>>, string | null | Pick<QueryKey<Options<ListProjectSecretsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListProjectSecretsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listProjectSecrets({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listProjectSecretsInfiniteQueryKey(options)
+});
+
+/**
+ * Remove a secret of a project
+ *
+ * Jobs that run keep it; jobs that need it and start later fail.
+ */
+export const removeProjectSecretMutation = (options?: Partial<Options<RemoveProjectSecretData>>): UseMutationOptions<RemoveProjectSecretResponse, RemoveProjectSecretError, Options<RemoveProjectSecretData>> => {
+    const mutationOptions: UseMutationOptions<RemoveProjectSecretResponse, RemoveProjectSecretError, Options<RemoveProjectSecretData>> = {
+        mutationFn: async (fnOptions) => await removeProjectSecret({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Set a secret of a project
+ *
+ * Sets its value, in place of the one that it has. Jobs of the project whose spec names it get
+ * it as an environment variable, so all who may submit there can read it by a job.
+ */
+export const setProjectSecretMutation = (options?: Partial<Options<SetProjectSecretData>>): UseMutationOptions<SetProjectSecretResponse, SetProjectSecretError, Options<SetProjectSecretData>> => {
+    const mutationOptions: UseMutationOptions<SetProjectSecretResponse, SetProjectSecretError, Options<SetProjectSecretData>> = {
+        mutationFn: async (fnOptions) => await setProjectSecret({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listOwnSecretsQueryKey = (options?: Options<ListOwnSecretsData>) => createQueryKey('listOwnSecrets', options);
+
+/**
+ * List your secrets
+ *
+ * By name, without their values.
+ */
+export const listOwnSecretsOptions = (options?: Options<ListOwnSecretsData>) => queryOptions<ListOwnSecretsResponse, ListOwnSecretsError, ListOwnSecretsResponse, ReturnType<typeof listOwnSecretsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listOwnSecrets({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listOwnSecretsQueryKey(options)
+});
+
+export const listOwnSecretsInfiniteQueryKey = (options?: Options<ListOwnSecretsData>): QueryKey<Options<ListOwnSecretsData>> => createQueryKey('listOwnSecrets', options, true);
+
+/**
+ * List your secrets
+ *
+ * By name, without their values.
+ */
+export const listOwnSecretsInfiniteOptions = (options?: Options<ListOwnSecretsData>) => infiniteQueryOptions<ListOwnSecretsResponse, ListOwnSecretsError, InfiniteData<ListOwnSecretsResponse>, QueryKey<Options<ListOwnSecretsData>>, string | null | Pick<QueryKey<Options<ListOwnSecretsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListOwnSecretsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listOwnSecrets({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listOwnSecretsInfiniteQueryKey(options)
+});
+
+/**
+ * Remove a secret of yours
+ *
+ * Jobs that run keep it; jobs that need it and start later fail.
+ */
+export const removeOwnSecretMutation = (options?: Partial<Options<RemoveOwnSecretData>>): UseMutationOptions<RemoveOwnSecretResponse, RemoveOwnSecretError, Options<RemoveOwnSecretData>> => {
+    const mutationOptions: UseMutationOptions<RemoveOwnSecretResponse, RemoveOwnSecretError, Options<RemoveOwnSecretData>> = {
+        mutationFn: async (fnOptions) => await removeOwnSecret({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Set a secret of yours
+ *
+ * Sets its value, in place of the one that it has. Your jobs whose spec names it get it, in
+ * every project, and not the project's secret of the same name.
+ */
+export const setOwnSecretMutation = (options?: Partial<Options<SetOwnSecretData>>): UseMutationOptions<SetOwnSecretResponse, SetOwnSecretError, Options<SetOwnSecretData>> => {
+    const mutationOptions: UseMutationOptions<SetOwnSecretResponse, SetOwnSecretError, Options<SetOwnSecretData>> = {
+        mutationFn: async (fnOptions) => await setOwnSecret({
             ...options,
             ...fnOptions,
             throwOnError: true

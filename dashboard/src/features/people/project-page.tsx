@@ -10,6 +10,7 @@ import { NameInput } from "@/shared/dialogs/name-input";
 import { RequestDialog } from "@/shared/dialogs/request-dialog";
 import { PageHeading } from "@/shared/page/heading";
 import { Section } from "@/shared/page/section";
+import { Secrets } from "@/shared/secrets/secrets";
 import { commandsColumn, LoadedTable } from "@/shared/table/loaded-table";
 import type { Column } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
@@ -55,7 +56,19 @@ export default function ProjectPage() {
       <Pending query={project} what="the project" />
       {project.data ? <Limits project={project.data} /> : null}
       <Members name={name} />
+      <ProjectSecrets name={name} />
     </Stack>
+  );
+}
+
+function ProjectSecrets({ name }: { name: string }) {
+  const { inProject } = useRights();
+  return (
+    <Secrets
+      project={name}
+      hidden={inProject(name, "member")}
+      refused={inProject(name, "maintainer")}
+    />
   );
 }
 

@@ -46,9 +46,12 @@ function JobForm({ copied, examples }: Props & { copied?: Copied }) {
       copied={copied}
       check={{
         request: useCheckSpec(),
-        describe: ({ outlook, spec }) =>
-          `Valid. ${outlookText(outlook)}${pathText(spec)}${ownerText(spec.user)}`,
-        warns: ({ outlook }) => outlook.when === "never",
+        describe: ({ outlook, spec, warnings }) =>
+          [
+            `Valid. ${outlookText(outlook)}${pathText(spec)}${ownerText(spec.user)}`,
+            ...warnings.map((warning) => `${warning}.`),
+          ].join(" "),
+        warns: ({ outlook, warnings }) => outlook.when === "never" || warnings.length > 0,
       }}
       create={useSubmitJob()}
       onCreated={({ id }) => void navigate({ to: "/jobs/$jobId", params: { jobId: id } })}

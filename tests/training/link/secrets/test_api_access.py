@@ -7,9 +7,9 @@ import pytest
 from support.cluster.agent_process import launch_of
 
 from trainhall.cluster.agent.shim import rank_process
-from trainhall.training.link.api_access import ApiAccess, load_api_access, write_api_access
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Rendezvous
+from trainhall.training.link.secrets.api_access import ApiAccess, load_api_access, write_api_access
 
 ACCESS = ApiAccess(url="https://hall:8000", token="th_canary", tls_ca="sha256:aa")
 OTHERS = {"TRAINHALL_TOKEN": "th_other", "TRAINHALL_URL": "http://elsewhere:8000"}

@@ -1,0 +1,1 @@
+"""Environment variables of ranks; imports the problems of a spec."""
