@@ -35,7 +35,7 @@ STATIC = os.path.join(ROOT, "api", "static")
 # Both go with the packages: a new installation builds anew.
 NPM_STAMP = os.path.join(DASHBOARD, "node_modules", ".installed")
 BUILD_STAMP = os.path.join(DASHBOARD, "node_modules", ".built")
-# Tests of packages, the compiler of PyTorch, pip, and what is there as machine code.
+# Tests of packages, the compiler of PyTorch, pip, and what is there as machine code or for others.
 NEVER_IMPORTED = (
     r"/site-packages/((.*/)?(tests|testing|_inductor|pip)|mypyc?|networkx|setuptools|torchgen)/"
 )

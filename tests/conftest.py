@@ -94,6 +94,11 @@ _transports["create_ssl_context"] = _context
 typer.testing._get_command = functools.cache(get_command)
 
 
+def pytest_sessionstart() -> None:
+    # pytest looks for garbage ten times at its end, also where it left the tests to its workers.
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     # Six times a test, pytest attaches a handler to each logger that does not propagate: torch has
     # sixty.

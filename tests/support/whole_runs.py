@@ -1,6 +1,7 @@
 """What a run of many files needs: long ones first, failures at once, and where the time went."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from typing import Any
@@ -15,8 +16,10 @@ _CLUSTERS = ("acceptance", "browser")
 """Marks of tests that take seconds; most others take a hundredth of one."""
 _RANKS = {"ranks", "run", "coordinator"}
 """Fixtures of tests that start ranks or an agent alone."""
-_SIMULATIONS = "/simulator/test_"
-"""Tests that live through many hours of a cluster, in this process."""
+_LONG = re.compile(
+    r"/simulator/test_|_machine\.py|test_(table|mock_mode|many_jobs|recurring_statements)\.py"
+)
+"""Files of a few tests that live through many hours of a cluster, or send thousands of requests."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -36,9 +39,10 @@ def _guess(item: pytest.Item) -> int:
     """How long a test takes, by what it starts; in no unit."""
     if any(item.get_closest_marker(mark) for mark in _CLUSTERS):
         return 100
-    if _SIMULATIONS in item.nodeid:
+    if _LONG.search(_file(item.nodeid)):
         return 50
-    return 20 if _RANKS & set(getattr(item, "fixturenames", ())) else 1
+    starts_ranks = _RANKS & set(getattr(item, "fixturenames", ()))
+    return 20 if starts_ranks or item.get_closest_marker("processes") else 1
 
 
 class WholeRun:

@@ -10,6 +10,7 @@ from support.access.routes import routes_of
 from support.access.sockets import OPEN, Socket
 from support.access.table import COLUMNS, Row, rows
 from support.access.world import FOREIGN, OWN, Things, World, project_of
+from support.database import on_sqlite
 
 from trainhall.cluster.api_paths import AGENT_PREFIX
 
@@ -21,6 +22,7 @@ ENTRANCES = {"nobody": (OWN, FOREIGN), "scraper": (OWN, FOREIGN), "stranger": (O
 """Marks of the projects that each may learn nothing of; the others: of the foreign one."""
 
 
+@on_sqlite
 def test_table_has_a_row_for_each_route(make_app: Callable[..., FastAPI]) -> None:
     app = make_app()
     documented = {

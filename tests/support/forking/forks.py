@@ -80,6 +80,7 @@ PROGRAMS = (
     "encodings.idna",
     "httpcore",
     "numpy",
+    "numpy.random",
     "pathspec",
     "typer._adapters",
     "uvicorn.lifespan.on",
