@@ -37,6 +37,7 @@ slow: ## The tests that take eight ranks, a compiler or many runs
 integrations: ## The tests against foreign clients and servers, in an environment of its own
 	$(setup) integrations
 	.venv-integrations/bin/python -m pytest -q -m integration
+	.venv-integrations/bin/python -m benchmarks.jobs.tracking
 
 simulate: ## 10,000 seeds of a failing cluster, on all cores (SEEDS=10000)
 	$(setup) test

@@ -14,8 +14,9 @@ HELPERS = {
     "torchrun_digits",
     "torchrun_recovery",
 }
-# `gpu.sh` runs it, on a machine with CUDA.
-ELSEWHERE = {"gpu"}
+# `gpu.sh` runs one, on a machine with CUDA.
+# `make integrations` the other, where MLflow is installed.
+ELSEWHERE = {"gpu", "tracking"}
 STEPS = [
     Step(path.stem, [sys.executable, "-m", f"benchmarks.{path.parent.name}.{path.stem}"])
     for path in sorted((ROOT / "benchmarks").glob("*/*.py"))

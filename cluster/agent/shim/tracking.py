@@ -68,8 +68,8 @@ class Tracking:
             found |= dict.fromkeys(_NO_PROXY, spared)
         return found
 
-    def serve(self) -> None:
-        """Start the server. A full process table lets the client wait."""
+    def serve(self) -> int | None:
+        """Start the server and return its pid. A full process table lets the client wait."""
         fd, log = self._listener.fileno(), folder_ipc.log_path(self._folder)
 
         def work() -> int:
@@ -87,6 +87,7 @@ class Tracking:
             )
         except BlockingIOError:
             time.sleep(_RETRY_SECONDS)
+        return self._pid
 
     def note_ended(self, pid: int) -> None:
         """Note that a child has ended: the next connection starts another server."""

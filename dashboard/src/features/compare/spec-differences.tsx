@@ -22,7 +22,9 @@ const KEY: Column<Difference> = {
 /** A table of the spec keys in which jobs differ; nothing for a single job. */
 export function SpecDifferences({ jobs }: { jobs: Job[] }) {
   if (jobs.length < 2) return null;
-  const differences = specDifferences(jobs.map((job) => job.spec));
+  const differences = specDifferences(
+    jobs.map((job) => ({ ...job.spec, parameters: job.parameters })),
+  );
   if (differences.length === 0) {
     return (
       <Text size="sm" c="dimmed">

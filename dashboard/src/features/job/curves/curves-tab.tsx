@@ -1,4 +1,4 @@
-import { Stack } from "@mantine/core";
+import { Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { endedWithoutStep } from "@/features/job/tabs";
@@ -20,6 +20,7 @@ import { evaluationsOf, markersOf } from "./markers";
 import { panelsOf, ranksOf } from "./panels";
 import { RankHeatMap } from "./rank-heat-map";
 import { SaveMetrics } from "./save-metrics";
+import { sectionsOf } from "./sections";
 
 const route = getRouteApi("/jobs/$jobId");
 
@@ -89,25 +90,34 @@ export default function CurvesTab({ job, live }: Props) {
         <SaveMetrics job={job} />
       </CurveControls>
       {shown.length === 0 ? <NoMatch /> : null}
-      <div className={controls.grid}>
-        {shown.map((panel) => (
-          <Chart
-            key={panel.title}
-            {...panel}
-            markers={markers}
-            trim={view.trim ?? false}
-            pin={pinOf(panel.title)}
-            logarithmic={
-              log && !panel.stacked && panel.curves.every((c) => spansMagnitudes(c.name))
-            }
-            axis={x}
-            smoothing={dragged ?? smooth}
-            syncKey={job.id}
-            range={range}
-            onRange={zoom}
-          />
-        ))}
-      </div>
+      {sectionsOf(shown, (title) => pinOf(title).pinned).map(({ prefix, panels: own }) => (
+        <section key={prefix} aria-label={prefix || "Curves"}>
+          {prefix ? (
+            <Text component="h3" size="sm" fw={600} mb="xs">
+              {prefix}
+            </Text>
+          ) : null}
+          <div className={controls.grid}>
+            {own.map((panel) => (
+              <Chart
+                key={panel.title}
+                {...panel}
+                markers={markers}
+                trim={view.trim ?? false}
+                pin={pinOf(panel.title)}
+                logarithmic={
+                  log && !panel.stacked && panel.curves.every((c) => spansMagnitudes(c.name))
+                }
+                axis={x}
+                smoothing={dragged ?? smooth}
+                syncKey={job.id}
+                range={range}
+                onRange={zoom}
+              />
+            ))}
+          </div>
+        </section>
+      ))}
       <RankHeatMap
         jobId={job.id}
         curves={store}
@@ -142,8 +152,8 @@ function NoCurves({ job, live }: Props) {
   if (job.spec.script) {
     return (
       <Empty title="No metrics reported">
-        The script's output is under Logs. Metrics that it reports through the Trainhall SDK appear
-        here as curves.
+        The script's output is under Logs. Metrics that it reports through the Trainhall SDK or
+        MLflow appear here as curves.
       </Empty>
     );
   }

@@ -2,6 +2,7 @@ import { Stack } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
 import { SpecView } from "@/shared/spec/spec-view";
 import { ButtonLink } from "@/shared/ui/links";
+import { Logged } from "./logged";
 import { Packages } from "./packages";
 import { ProvenanceFacts } from "./provenance";
 
@@ -13,6 +14,7 @@ export default function SpecTab({ job }: { job: Job }) {
           Submit again
         </ButtonLink>
       </SpecView>
+      <Logged job={job} />
       <ProvenanceFacts jobId={job.id} />
       <Packages jobId={job.id} />
     </Stack>
