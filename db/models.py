@@ -63,7 +63,7 @@ class Job(Base):
     task: Mapped[str | None] = mapped_column(String(128))
     strategy: Mapped[str | None] = mapped_column(String(32))
     parameters: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Those of the spec, and what the job logs as parameters (`cluster.jobs.logged`)."""
+    """Parameters of the spec, and what the job logs as such (`cluster.gateway.logged`)."""
     mlflow_tags: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Tags that its MLflow clients set."""
     tags: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))

@@ -18,7 +18,8 @@ from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError
-from trainhall.cluster.jobs import gradients, logged, packages, plans
+from trainhall.cluster.gateway import logged
+from trainhall.cluster.jobs import gradients, packages, plans
 from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.lifecycle.generations import (
     has_stepped,

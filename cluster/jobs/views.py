@@ -129,8 +129,8 @@ class Job(View):
     """Sizes of the mesh of its ranks, the outermost dimension first, and the number of `servers`
     beside it; null for a script, and while no plan is made."""
     parameters: JsonObject
-    """Those of the spec, and what the job has logged as parameters, as MLflow clients do. The
-    spec's value counts for a name that both have."""
+    """Parameters of the spec, and what the job has logged as such, as MLflow clients do. The spec's
+    value counts for a name that both have."""
     mlflow_tags: dict[str, str]
     """Tags that the job's MLflow clients have set."""
     tags: list[str]

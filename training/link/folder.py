@@ -19,7 +19,7 @@ _MAX_TRACKED = 16
 
 
 class Writer(NamedTuple):
-    """What a process of an attempt is known by: its rank, and the generation in which it began."""
+    """A writer of an attempt: the rank of a process, and the generation in which it began."""
 
     rank: int
     generation: int

@@ -1,1 +1,1 @@
-"""MLflow's REST API on the host: what a job's MLflow client logs joins the job's own metrics."""
+"""MLflow's REST API on the host, for the clients of one job; imports `training.link` alone."""

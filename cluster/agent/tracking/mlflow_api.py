@@ -21,7 +21,7 @@ MAX_TAG = 8000
 PARENT_TAG = "mlflow.parentRunId"
 _STATUSES = ("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
 _IGNORED = frozenset({"log-inputs", "outputs", "log-model"})
-"""What a run may be told of besides, and nothing shows."""
+"""Calls of a run that are accepted, and that nothing shows."""
 
 Json = dict[str, Any]
 

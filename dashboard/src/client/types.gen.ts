@@ -2992,8 +2992,8 @@ export type Job = {
     /**
      * Parameters
      *
-     * Those of the spec, and what the job has logged as parameters, as MLflow clients do. The
-     * spec's value counts for a name that both have.
+     * Parameters of the spec, and what the job has logged as such, as MLflow clients do. The spec's
+     * value counts for a name that both have.
      */
     parameters: {
         [key: string]: unknown;

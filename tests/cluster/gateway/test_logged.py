@@ -2,7 +2,7 @@
 
 from support.cluster.simulated import SimulatedCluster
 
-from trainhall.cluster.jobs import logged
+from trainhall.cluster.gateway import logged
 from trainhall.db.models import Job
 
 
