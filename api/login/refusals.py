@@ -41,10 +41,12 @@ ACTIONS = {
 """Actions of operations whose function does not name them, as `cancel_job` does `job.cancel`."""
 AGENT_ACTIONS = {
     "commit": "checkpoint.commit",
+    "commit_outputs": "output.commit",
     "connect": "node.connect",
     "create_token": "token.create",
     "join": "node.join",
     "put_file": "checkpoint.upload",
+    "put_output": "output.upload",
     "ship": "metrics.ship",
     "ship_events": "events.ship",
     "ship_logs": "logs.ship",

@@ -157,9 +157,9 @@ async def get_file(request: Request) -> Response:
 
 
 async def read_outputs(request: Request) -> Response:
-    _, job_id, _ = await _held_attempt(request)
+    _, job_id, attempt = await _held_attempt(request)
     rank = _number(request, "rank", MAX_INT32)
-    stored = await coordinator_of(request).outputs.uploads.stored(job_id, rank)
+    stored = await coordinator_of(request).outputs.uploads.stored(job_id, attempt, rank)
     return _json(stored.model_dump_json())
 
 

@@ -54,13 +54,14 @@ class OutputUploads(Service):
         self._reported_full: set[tuple[str, int]] = set()
         self._swept_at = float("-inf")
 
-    async def stored(self, job_id: str, rank: int) -> Stored:
-        """Return the files that a host of a job, whose lowest rank this is, is to see.
+    async def stored(self, job_id: str, attempt: int, rank: int) -> Stored:
+        """Return the files that a host of an attempt, whose lowest rank this is, is to see.
 
         Raises:
-            NotFoundError: there is no such job.
+            NotFoundError, RevokedError
         """
         async with self._db.session() as session:
+            await self._check_token_in(session, job_id, attempt)
             limits = await self._limits(session, job_id)
             rows = await session.scalars(
                 select(OutputFile).where(OutputFile.job_id == job_id).order_by(OutputFile.rank)

@@ -314,6 +314,48 @@ async def upload(
     assert unseen.status_code == 404, "it is not committed yet"
 
 
+async def test_outputs_are_those_of_the_attempts_node(url: str) -> None:
+    data = bytes(range(256)) * 5000
+    sha256 = hashlib.sha256(data).hexdigest()
+    async with httpx.AsyncClient(base_url=url) as client:
+        _, holder = await joined(client)
+        _, stranger = await joined(client, "stranger")
+        async with connect(socket_url(url), additional_headers=holder) as agent:
+            await agent.send(report())
+            spec = {"name": "writes", "script": {"path": "/srv/train.py"}}
+            job = (await client.post(f"{API}/training/jobs", json=spec)).json()["id"]
+            await desired(agent, 1)
+            base = f"jobs/{job}/attempts/1/outputs"
+            file = {"path": "a b/ä.pt", "size": len(data), "sha256": sha256,
+                    "modified_at": "2026-01-02T03:04:05.000006Z"}  # fmt: skip
+            offer = json.dumps({"contents": [{"sha256": sha256, "size": len(data)}]})
+            content = f"{base}/contents/{sha256}?size={len(data)}"
+            requests: list[tuple[str, str, str | bytes, int]] = [
+                ("POST", f"{base}/received", offer, 200),
+                ("PUT", content, data[:-1], 422),
+                ("PUT", content + "&offset=5", data[5:], 409),
+                ("PUT", content, data, 204),
+                ("POST", base, json.dumps({"rank": 1, "files": [file]}), 404),
+                ("POST", base, json.dumps({"rank": 0, "files": [{**file, "path": "../a"}]}), 422),
+                ("POST", base, json.dumps({"rank": 0, "files": [file]}), 200),
+                ("GET", f"{base}?rank=0", b"", 200),
+                ("GET", f"jobs/{job}/outputs/contents/{sha256}", b"", 200),
+            ]
+            answers = {}
+            for method, path, body, status in requests:
+                address, kind = f"{API}/agent/{path}", {"Content-Type": "application/json"}
+                for headers, expected in ((stranger, 404), (holder, status)):
+                    answer = await client.request(
+                        method, address, content=body, headers=headers | kind
+                    )
+                    assert answer.status_code == expected, (path, answer.text)
+                answers[method, path] = answer
+            assert answers["POST", f"{base}/received"].json() == {"offsets": [0]}
+            (stored,) = answers["GET", f"{base}?rank=0"].json()["files"]
+            assert stored == {**file, "rank": 0}
+            assert answers["GET", f"jobs/{job}/outputs/contents/{sha256}"].content == data
+
+
 async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
     """Any host with a join token could forge metrics, and plant checkpoints."""
     sha256, code = archive(train="print(1)")

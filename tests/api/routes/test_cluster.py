@@ -137,6 +137,11 @@ ROUTES = [
     ("GET", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/files/x"),
     ("POST", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/commit"),
     ("POST", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/verify"),
+    ("GET", "/agent/jobs/abc/attempts/1/outputs?rank=0"),
+    ("POST", "/agent/jobs/abc/attempts/1/outputs"),
+    ("POST", "/agent/jobs/abc/attempts/1/outputs/received"),
+    ("PUT", f"/agent/jobs/abc/attempts/1/outputs/contents/{'0' * 64}?size=1"),
+    ("GET", f"/agent/jobs/abc/outputs/contents/{'0' * 64}"),
 ]
 
 

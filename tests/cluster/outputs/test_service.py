@@ -121,6 +121,9 @@ async def test_superseded_attempt_changes_nothing(cluster: SimulatedCluster) -> 
         await cluster.coordinator.outputs.uploads.commit(job_id, 1, Commit(rank=0, removed=["a"]))
     with pytest.raises(NotFoundError):
         await write(cluster, job_id, {"a": b"two"}, attempt=2)
+    for attempt, error in ((1, RevokedError), (2, NotFoundError)):
+        with pytest.raises(error):
+            await cluster.coordinator.outputs.uploads.stored(job_id, attempt, 0)
     assert await contents(cluster, job_id) == {"a": b"one"}
 
 
@@ -150,9 +153,9 @@ async def test_lowest_rank_has_a_name_of_several_hosts(cluster: SimulatedCluster
     assert "several hosts have written a:" in event
     assert "?rank=2" in event
     uploads = cluster.coordinator.outputs.uploads
-    seen = {f.path: f.rank for f in (await uploads.stored(job_id, 2)).files}
+    seen = {f.path: f.rank for f in (await uploads.stored(job_id, 1, 2)).files}
     assert seen == {"a": 2, "b": 2, "only": 2}
-    assert {f.path: f.rank for f in (await uploads.stored(job_id, 3)).files}["a"] == 0
+    assert {f.path: f.rank for f in (await uploads.stored(job_id, 1, 3)).files}["a"] == 0
 
 
 async def test_files_beyond_limits_are_said_and_not_lost(cluster: SimulatedCluster) -> None:
