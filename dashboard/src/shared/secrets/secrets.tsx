@@ -149,9 +149,7 @@ function SetSecret({ project, known, onClose }: SetProps) {
       <Textarea
         label="Value"
         description="It is stored encrypted, and is never shown again."
-        autosize
-        minRows={2}
-        maxRows={8}
+        rows={3}
         autoComplete="off"
         spellCheck={false}
         value={value}
