@@ -29,6 +29,7 @@ from trainhall.api.routes import (
     jobs,
     ledger,
     metrics,
+    outputs,
     reports,
     views,
 )
@@ -68,7 +69,7 @@ from trainhall.training.spec import JobSpec
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
-    experiments.router, alerts.router, views.router, ledger.router,
+    outputs.router, experiments.router, alerts.router, views.router, ledger.router,
     reports.router, auth.router, commands.router, audit.router, users.router, groups.router,
     projects.router, secrets.router,
 )  # fmt: skip
@@ -97,6 +98,7 @@ _TAGS = [
     {"name": "cluster", "description": "Nodes, their devices, and the queue."},
     {"name": "metrics", "description": "Metric series and a summary of the cluster."},
     {"name": "checkpoints", "description": "Saved and verified states of jobs."},
+    {"name": "outputs", "description": "Files that jobs have written."},
     {"name": "accounts", "description": "Login, and a user's own tokens and sessions."},
     {"name": "projects", "description": "Users, groups, projects, and the roles in them."},
     {"name": "probes", "description": "Health checks and Prometheus figures."},

@@ -36,6 +36,7 @@ TITLES = {
     "revoked": "Attempt superseded",
     "node-removed": "Node removed",
     "too-large": "Request too large",
+    "range-not-satisfiable": "Range not satisfiable",
     "too-many-requests": "Too many requests",
     "storage-full": "Storage full",
     "unsupported-media-type": "Unsupported content type",

@@ -24,6 +24,7 @@ from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.local import run
 from trainhall.cli.nodes import commands as nodes
 from trainhall.cli.nodes import doctor, ledger, quotas, top, what_if
+from trainhall.cli.outputs import commands as outputs
 from trainhall.cli.plan import command as plan
 from trainhall.cli.reports import commands as reports
 from trainhall.cli.server import serve, up
@@ -50,6 +51,7 @@ app.command("list", hidden=True, cls=CommandWithSigns)(jobs.list_jobs)
 app.command("show", rich_help_panel=JOBS)(jobs.show)
 app.command("logs", rich_help_panel=JOBS)(logs.logs)
 app.command("gradients", rich_help_panel=JOBS)(gradients.gradients)
+app.add_typer(outputs.app, name="outputs", rich_help_panel=JOBS)
 app.command("pause", rich_help_panel=JOBS)(jobs.pause)
 app.command("resume", rich_help_panel=JOBS)(jobs.resume)
 app.command("resize", rich_help_panel=JOBS)(jobs.resize)

@@ -15,10 +15,10 @@ class OutputFile(Base):
     __tablename__ = "outputs"
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
-    rank: Mapped[int] = mapped_column(primary_key=True)
-    """Lowest rank of the host that wrote it."""
     path: Mapped[str] = mapped_column(String(1024), primary_key=True)
     """Relative, as `trainhall.cluster.wire.output_names` writes it."""
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    """Lowest rank of the host that wrote it."""
     attempt: Mapped[int]
     """Attempt that wrote it."""
     size: Mapped[int] = mapped_column(BigInt)

@@ -22,6 +22,7 @@ from trainhall.cluster.jobs.listing.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.service import NodeService
+from trainhall.cluster.outputs.service import OutputService
 from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reports.service import ReportService
@@ -92,6 +93,10 @@ class LimitedServices:
     @cached_property
     def nodes(self) -> NodeService:
         return self.unlimited.nodes.limited_to(self.caller)
+
+    @cached_property
+    def outputs(self) -> OutputService:
+        return self.unlimited.outputs.limited_to(self.caller)
 
     @cached_property
     def projects(self) -> ProjectService:

@@ -1,14 +1,12 @@
 """/checkpoints: list, keep, delete and restore."""
 
-import io
-import os
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import FileResponse
-from starlette.types import Receive, Scope, Send
 
 from trainhall.api.bodies import read_json
+from trainhall.api.downloads.files import BYTES, OpenFileResponse
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations, body, wrong_state
@@ -26,27 +24,10 @@ from trainhall.cluster.jobs.views import Job
 
 router = Operations(prefix="/checkpoints", tags=["checkpoints"])
 
-_BYTES = "application/octet-stream"
-
-
-class OpenFileResponse(FileResponse):
-    """The bytes of an open file, whatever its path leads to meanwhile."""
-
-    def __init__(self, file: io.FileIO) -> None:
-        # Opening a descriptor's own path opens the same file again.
-        path, found = f"/dev/fd/{file.fileno()}", os.fstat(file.fileno())
-        super().__init__(path, media_type=_BYTES, stat_result=found)
-        self._file = file
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._file:
-            await super().__call__(scope, receive, send)
-
-
 _FILE = {
     "description": "The contents of the file; its hash is in the list of files.",
     "content": {
-        _BYTES: {
+        BYTES: {
             "schema": {"type": "string", "format": "binary"},
             "example": "(the bytes of the file)",
         }

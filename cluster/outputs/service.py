@@ -1,17 +1,22 @@
 """The files that jobs wrote, for their users."""
 
 import asyncio
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
-from sqlalchemy import delete, select
+from sqlalchemy import Select, delete, exists, select
+from sqlalchemy.orm import aliased
 
+from trainhall.cluster import pagination
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.outputs.store import OutputStore
 from trainhall.cluster.outputs.uploads import OutputUploads
-from trainhall.cluster.outputs.views import Output
+from trainhall.cluster.outputs.views import Output, OutputPage
 from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.wire.output_names import path_of
 from trainhall.db.outputs import OutputFile
 
 
@@ -41,6 +46,46 @@ class OutputService(Service):
             for row in rows:
                 files.setdefault(row.path, row)
             return [Output.of(files[path]) for path in sorted(files)]
+
+    async def page(
+        self, job_id: str, rank: int | None = None, *, limit: int = 1000, cursor: str | None = None
+    ) -> OutputPage:
+        """Return a page of what `list` returns.
+
+        Raises:
+            NotFoundError: there is no such job that the caller sees.
+            InvalidCursorError: the cursor was not handed out by this list.
+            InvalidValueError: the limit is out of range.
+        """
+        pagination.check_limit(limit)
+        found = _shown(job_id, rank)
+        if cursor is not None:
+            behind = pagination.decode("outputs", cursor, str)[0]
+            found = found.where(OutputFile.path > behind)
+        async with self._db.session() as session:
+            await check_job(session, self._caller, job_id)
+            rows = list(await session.scalars(found.limit(limit + 1)))
+        more = len(rows) > limit
+        following = pagination.encode("outputs", rows[limit - 1].path) if more else None
+        return OutputPage(items=[Output.of(row) for row in rows[:limit]], next_cursor=following)
+
+    async def contents(
+        self, job_id: str, rank: int | None = None
+    ) -> Sequence[tuple[Output, bytes, Path]]:
+        """Return what `list` returns with, of each file, its path in the job's folder and where its
+        bytes lie, as of `find`.
+
+        Raises:
+            ForbiddenError: the caller may not read the files of the job.
+            NotFoundError: there is no such job that the caller sees.
+        """
+        async with self._db.session() as session:
+            await check_job(session, self._caller, job_id, Action.READ_FILES)
+            rows = await session.scalars(_shown(job_id, rank))
+            # In one order, whatever that of the database is.
+            files = sorted(map(Output.of, rows), key=attrgetter("path"))
+        # Those of a job lie in one folder; a file that is gone is missed when it is opened.
+        return [(f, path_of(f.path), self._store.place(job_id, f.sha256)) for f in files]
 
     async def find(self, job_id: str, path: str, rank: int | None = None) -> tuple[Output, Path]:
         """Find one of a job's files; return it, and where its bytes lie. They never change there,
@@ -77,3 +122,15 @@ class OutputService(Service):
         async with self._db.transaction() as session:
             await session.execute(delete(OutputFile).where(OutputFile.job_id == job_id))
         await self._store.remove_job(job_id)
+
+
+def _shown(job_id: str, rank: int | None) -> Select[OutputFile]:
+    """Select the files of a job by path; of all hosts that of the lowest rank for each path."""
+    found = select(OutputFile).where(OutputFile.job_id == job_id).order_by(OutputFile.path)
+    if rank is not None:
+        return found.where(OutputFile.rank == rank)
+    other = aliased(OutputFile)
+    is_hidden = exists().where(
+        other.job_id == job_id, other.path == OutputFile.path, other.rank < OutputFile.rank
+    )
+    return found.where(~is_hidden)

@@ -100,6 +100,10 @@ class OutputStore:
             raise NotFoundError("content of an output", f"{sha256} of job {job_id}")
         return path
 
+    def place(self, job_id: str, sha256: str) -> Path:
+        """Return the path that a content has if it is here."""
+        return self._path(job_id, sha256)
+
     async def missing(self, job_id: str, hashes: Iterable[str]) -> list[str]:
         """Return those of the contents that are not here."""
         paths = {sha256: self._path(job_id, sha256) for sha256 in hashes}

@@ -1,6 +1,6 @@
 """Views of the files that jobs wrote, as the REST API returns them."""
 
-from trainhall.db.views import Time, View
+from trainhall.db.views import Page, Time, View
 
 
 class Output(View):
@@ -19,3 +19,7 @@ class Output(View):
     """Attempt that wrote it."""
     rank: int
     """Lowest rank of the host that wrote it."""
+
+
+class OutputPage(Page[Output]):
+    """Files of a job, ordered by path."""

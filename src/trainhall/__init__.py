@@ -1,9 +1,9 @@
 """Trainhall: a self-hosted home for distributed training jobs.
 
-What scripts use of it is here: `init`, `parameters`, `report`, `should_stop`, `leave`,
-`checkpoint`, `on_resize` and `Trainer` (docs/scripts.md); and `Client`, which drives a coordinator
-(docs/client.md). Each is imported when it is first asked for, so that a coordinator and the command
-line never import what they do not need.
+What scripts use of it is here: `init`, `parameters`, `report`, `log_image` and its like,
+`should_stop`, `leave`, `checkpoint`, `on_resize` and `Trainer` (docs/scripts.md); and `Client`,
+which drives a coordinator (docs/client.md). Each is imported when it is first asked for, so that a
+coordinator and the command line never import what they do not need.
 """
 
 from importlib import import_module
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
         checkpoint,
         init,
         leave,
+        log_artifact,
+        log_figure,
+        log_histogram,
+        log_image,
+        log_table,
         on_resize,
         parameters,
         report,
@@ -32,6 +37,11 @@ __all__ = [
     "checkpoint",
     "init",
     "leave",
+    "log_artifact",
+    "log_figure",
+    "log_histogram",
+    "log_image",
+    "log_table",
     "on_resize",
     "parameters",
     "report",

@@ -34,6 +34,7 @@ from trainhall.cli.base.output import label
 from trainhall.cli.experiments import document
 from trainhall.cli.experiments.follow import has_stopped
 from trainhall.cli.jobs import follow
+from trainhall.cli.outputs import download
 from trainhall.cli.spec import specs
 
 __all__ = [
@@ -404,6 +405,48 @@ class Client:
     def checkpoints(self, job_id: str) -> Iterator[Json]:
         """Yield the checkpoints of a job, newest first."""
         return self._rest.items(f"/checkpoints/jobs/{self._rest.job_id(job_id)}")
+
+    def outputs(self, job_id: str, rank: int | None = None) -> Iterator[Json]:
+        """Yield the files that a job has written: `path`, `size`, `sha256`, `modified_at`…
+
+        Args:
+            rank: only those of the host whose lowest rank this is; None: of all hosts.
+        """
+        return download.outputs_of(self._rest, self._rest.job_id(job_id), rank)
+
+    def read_output(self, job_id: str, path: str, rank: int | None = None) -> bytes:
+        """Return the content of one of a job's files, verified.
+
+        Raises:
+            NotFoundError: the job has no such file.
+        """
+        files = (file for file in self.outputs(job_id, rank) if file["path"] == path)
+        file = next(iter(download.chosen(files, [path])))
+        return b"".join(download.read(self._rest, self._rest.job_id(job_id), file, rank))
+
+    def get_outputs(
+        self,
+        job_id: str,
+        folder: str | Path,
+        paths: Sequence[str] = (),
+        rank: int | None = None,
+    ) -> list[Path]:
+        """Download files of a job, verified, into a folder; return where they are.
+
+        Files that are there already are not fetched again.
+
+        Args:
+            paths: paths, folders or patterns such as `*.png`; none: all files.
+
+        Raises:
+            NotFoundError: a path means no file.
+            CliError: a file would lie outside the folder, or cannot be written.
+        """
+        whole = self._rest.job_id(job_id)
+        files = download.chosen(download.outputs_of(self._rest, whole, rank), paths)
+        for file in files:
+            download.fetch(self._rest, whole, file, Path(folder), rank)
+        return [download.place_of(Path(folder), file["path"]) for file in files]
 
     def restore(
         self,

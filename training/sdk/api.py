@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trainhall.training.event_log import EventLogger
+from trainhall.training.sdk import media
+from trainhall.training.sdk.reporting import checked_step
 from trainhall.training.sdk.session import Context, NoCheckpointsError, Session, open_session
 from trainhall.training.spec.parameters import VARIABLE
 
@@ -69,6 +71,78 @@ def report(
         TypeError, ValueError: a name or a value cannot be a metric's.
     """
     _opened().report({**(metrics or {}), **values}, step)
+
+
+def log_artifact(path: str | Path, name: str | None = None) -> None:
+    """Keep a file, or a folder with all its files, among the job's outputs.
+
+    It is copied to the outputs folder (`TRAINHALL_OUTPUTS`; outside Trainhall `outputs`), under
+    its own name or another one, such as `models/best.onnx`. Whatever a script writes there itself
+    is kept as well. A full disk is a warning.
+
+    Raises:
+        FileNotFoundError, ValueError: there is no such file, or the name cannot be one's.
+    """
+    _outputs().add(Path(path), name)
+
+
+def log_image(name: str, value: Any, step: int | None = None) -> None:
+    """Show an image of a step beside the curves: it is kept as `media/NAME/STEP.png`.
+
+    Args:
+        name: of the series of images, as `train/samples`.
+        value: a PIL image, or an array or tensor (see `media.png_of`).
+        step: None: the newest that was reported.
+
+    Raises:
+        TypeError, ValueError: the value is no image, or the name or step cannot be one's.
+    """
+    _add_media(name, step, media.png_of(value), "png")
+
+
+def log_figure(name: str, value: Any, step: int | None = None) -> None:
+    """Show a matplotlib figure of a step beside the curves, as `log_image` does. It is not closed.
+
+    Raises:
+        TypeError, ValueError: the value is no figure, or the name or step cannot be one's.
+    """
+    _add_media(name, step, media.png_of_figure(value), "png")
+
+
+def log_table(name: str, value: Any, step: int | None = None) -> None:
+    """Show a table of a step beside the curves: it is kept as `media/NAME/STEP.json`.
+
+    Args:
+        name, step: as of `log_image`.
+        value: columns by their names, a list of dicts, or a data frame; at most 10,000 rows.
+
+    Raises:
+        TypeError, ValueError: the value is no table, or the name or step cannot be one's.
+    """
+    _add_media(name, step, media.table_json(value), "json")
+
+
+def log_histogram(name: str, value: Any, step: int | None = None) -> None:
+    """Show how numbers of a step are distributed: 64 bins are kept as `media/NAME/STEP.json`.
+
+    Args:
+        name, step: as of `log_image`.
+        value: numbers in a list, an array or a tensor of any shape.
+
+    Raises:
+        ValueError: the value has no numbers, or the name or step cannot be one's.
+    """
+    _add_media(name, step, media.histogram_json(value), "json")
+
+
+def _add_media(name: str, step: int | None, content: bytes, suffix: str) -> None:
+    at = _opened().reporter.step if step is None else checked_step(step)
+    _outputs().add_media(name, at, content, suffix)
+
+
+@cache
+def _outputs() -> media.OutputFolder:
+    return media.OutputFolder(_opened().context.rank)
 
 
 def parameters(**defaults: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ STATIC = Path(__file__).parents[2] / "static"
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _ASK = "no-cache"
 _POLICY = (
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 STYLED_TEXT_POLICY = (

@@ -26,6 +26,7 @@ from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
 from trainhall.cluster.simulator.loop import Later, Process, VirtualLoop, later
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
 from trainhall.cluster.simulator.mock.folder import temporary_folder
+from trainhall.cluster.simulator.mock.outputs import write_outputs
 from trainhall.cluster.simulator.mock.scenario import OPENING_SECONDS, Scenario
 from trainhall.cluster.simulator.ranks import Fate
 from trainhall.db.database import Database
@@ -97,6 +98,7 @@ class Mock:
         for seconds, callback, args in pending:
             later(seconds, callback, *args)
         await self.coordinator.start()
+        await write_outputs(self.coordinator)
         self.cluster.serve(self.coordinator)
         self.cluster.hurry()
         self.cluster.start_agents()

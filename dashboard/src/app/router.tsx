@@ -104,9 +104,11 @@ interface JobSearch extends CurveView {
   rank?: number | undefined;
   stream?: "stdout" | "stderr" | undefined;
   attempt?: number | undefined;
-  /** Logs: the text to find, and the highlighted line. */
+  /** Logs: the text to find, and the highlighted line. Outputs: words of paths. */
   find?: string | undefined;
   line?: string | undefined;
+  /** Outputs: the path of the file that is shown. */
+  file?: string | undefined;
   /** Logs: show the time of each line. */
   times?: boolean | undefined;
   /** Logs: break long lines. */
@@ -125,6 +127,7 @@ const job = createRoute({
     ...(isWithin(raw.attempt, 1, 1e9) ? { attempt: raw.attempt } : {}),
     ...(raw.find ? { find: String(raw.find).slice(0, 256) } : {}),
     ...(isLineId(raw.line) ? { line: raw.line } : {}),
+    ...(raw.file ? { file: String(raw.file).slice(0, 1024) } : {}),
     ...(raw.times === true ? { times: true } : {}),
     ...(raw.wrap === true ? { wrap: true } : {}),
   }),

@@ -4552,6 +4552,71 @@ export type Outlook = {
 };
 
 /**
+ * Output
+ *
+ * File that a job wrote.
+ */
+export type Output = {
+    /**
+     * Path
+     *
+     * Relative to the job's folder. `\xNN` stands for a byte that a line of text cannot hold, such
+     * as a line break, and `\\` for a backslash.
+     */
+    path: string;
+    /**
+     * Size
+     *
+     * Bytes.
+     */
+    size: number;
+    /**
+     * Sha256
+     */
+    sha256: string;
+    /**
+     * Modified At
+     *
+     * Time of the file on its host.
+     */
+    modified_at: string;
+    /**
+     * Stored At
+     */
+    stored_at: string;
+    /**
+     * Attempt
+     *
+     * Attempt that wrote it.
+     */
+    attempt: number;
+    /**
+     * Rank
+     *
+     * Lowest rank of the host that wrote it.
+     */
+    rank: number;
+};
+
+/**
+ * OutputPage
+ *
+ * Files of a job, ordered by path.
+ */
+export type OutputPage = {
+    /**
+     * Items
+     */
+    items: Array<Output>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
  * OutputsSpec
  */
 export type OutputsSpec = {
@@ -9950,6 +10015,209 @@ export type RestoreCheckpointResponses = {
 };
 
 export type RestoreCheckpointResponse = RestoreCheckpointResponses[keyof RestoreCheckpointResponses];
+
+export type DownloadOutputsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Rank
+         *
+         * Files of the host whose lowest rank this is. Default: those of all hosts; of a path that several have, the file of the lowest rank.
+         */
+        rank?: number | null;
+    };
+    url: '/api/v1/outputs/jobs/{job_id}.tar';
+};
+
+export type DownloadOutputsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DownloadOutputsError = DownloadOutputsErrors[keyof DownloadOutputsErrors];
+
+export type DownloadOutputsResponses = {
+    /**
+     * A tar of all files.
+     */
+    200: Blob | File;
+};
+
+export type DownloadOutputsResponse = DownloadOutputsResponses[keyof DownloadOutputsResponses];
+
+export type ListOutputsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Rank
+         *
+         * Files of the host whose lowest rank this is. Default: those of all hosts; of a path that several have, the file of the lowest rank.
+         */
+        rank?: number | null;
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/outputs/jobs/{job_id}';
+};
+
+export type ListOutputsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListOutputsError = ListOutputsErrors[keyof ListOutputsErrors];
+
+export type ListOutputsResponses = {
+    /**
+     * A page of files.
+     */
+    200: OutputPage;
+};
+
+export type ListOutputsResponse = ListOutputsResponses[keyof ListOutputsResponses];
+
+export type DownloadOutputData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+        /**
+         * Path
+         *
+         * The path, as in the list.
+         */
+        path: string;
+    };
+    query?: {
+        /**
+         * Rank
+         *
+         * Files of the host whose lowest rank this is. Default: those of all hosts; of a path that several have, the file of the lowest rank.
+         */
+        rank?: number | null;
+    };
+    url: '/api/v1/outputs/jobs/{job_id}/files/{path}';
+};
+
+export type DownloadOutputErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Range not satisfiable
+     */
+    416: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DownloadOutputError = DownloadOutputErrors[keyof DownloadOutputErrors];
+
+export type DownloadOutputResponses = {
+    /**
+     * The content of the file.
+     */
+    200: Blob | File;
+    /**
+     * The bytes of the range.
+     */
+    206: Blob | File;
+};
+
+export type DownloadOutputResponse = DownloadOutputResponses[keyof DownloadOutputResponses];
 
 export type ListExperimentsData = {
     body?: never;

@@ -326,8 +326,8 @@ def upgrade() -> None:
     op.create_table(
         "outputs",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
-        sa.Column("rank", sa.Integer, primary_key=True),
         sa.Column("path", sa.String(1024), primary_key=True),
+        sa.Column("rank", sa.Integer, primary_key=True),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("size", BIGINT, nullable=False),
         sa.Column("sha256", sa.String(64), nullable=False),

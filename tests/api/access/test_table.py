@@ -137,6 +137,7 @@ async def test_marks_are_in_what_members_read(projects: Projects) -> None:
         job, f"{job}/events", f"{job}/logs", f"{job}/logs/download", f"{job}/attempts",
         f"{job}/gradients", "/training/jobs", "/training/jobs/groups?by=tag",
         f"/metrics/jobs/{things.job}", f"/checkpoints/jobs/{things.job}",
+        f"/outputs/jobs/{things.job}",
     ):  # fmt: skip
         assert OWN in (await projects.ask("viewer", "GET", path)).text, path
     listed = (await projects.ask("viewer", "GET", "/training/jobs")).json()["items"]

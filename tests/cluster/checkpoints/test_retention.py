@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from support.cluster.simulated import SimulatedCluster
 from support.storage.checkpoint_writer import write
 
-from trainhall.api.routes.checkpoints import OpenFileResponse
+from trainhall.api.downloads.files import OpenFileResponse
 from trainhall.cluster.checkpoints import retention, rows
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.lifecycle.jobs import lock_job

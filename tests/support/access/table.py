@@ -56,6 +56,9 @@ POST   /checkpoints/{checkpoint_id}/verify          401     403      404    403 
 GET    /checkpoints/{checkpoint_id}/files           401     403      404    200    200   200        200   200
 GET    /checkpoints/{checkpoint_id}/files/{path}    401     403      404    403    200   200        200   200
 POST   /checkpoints/{checkpoint_id}/restore         401     403      404    403    403   202        202   202
+GET    /outputs/jobs/{job_id}                       401     403      404    200    200   200        200   200
+GET    /outputs/jobs/{job_id}.tar                   401     403      404    403    200   200        200   200
+GET    /outputs/jobs/{job_id}/files/{path}          401     403      404    403    200   200        200   200
 
 POST   /experiments                                 401     403      422    403    201   201        201   201
 GET    /experiments                                 401     403      200    200    200   200        200   200

@@ -5,6 +5,7 @@ without a role there shows what has leaked.
 """
 
 import asyncio
+import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from trainhall.cluster.accounts.secrets import sha256, token_of
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.experiments.spec import parse_experiment
 from trainhall.cluster.lifecycle.reasons import EventCode
+from trainhall.cluster.wire.outputs import Commit, File
 from trainhall.db.accounts import ApiToken, Group, LoginSession, Member, Project, User
 from trainhall.db.alerts import Alert, AlertDelivery
 from trainhall.db.documents import Allocation
@@ -281,6 +283,14 @@ class World:
         for path, data in {**files, "manifest.json": manifest(files, job_id, STEP)}.items():
             await store.put(job_id, CHECKPOINT, path, pieces(data, 4096))
         await store.commit(job_id, CHECKPOINT)
+        uploads, content = self.coordinator.outputs.uploads, f"{mark}-output".encode()
+        digest = hashlib.sha256(content).hexdigest()
+        await uploads.receive(job_id, 1, digest, pieces(content, 4096), size=len(content))
+        names = [FILE, f"{mark}.csv"]
+        named = [
+            File(path=name, size=len(content), sha256=digest, modified_at=NOW) for name in names
+        ]
+        await uploads.commit(job_id, 1, Commit(rank=0, files=named))
 
     async def _add_documents(self, things: Things, number: int, user_id: str) -> None:
         """Add what users write beside jobs."""

@@ -5,6 +5,7 @@ import { CheckpointsTab } from "@/features/job/checkpoints/checkpoints-tab";
 import { GradientsTab } from "@/features/job/gradients/gradients-tab";
 import { Header } from "@/features/job/header/header";
 import { LogsTab } from "@/features/job/logs/logs-tab";
+import { OutputsTab } from "@/features/job/outputs/outputs-tab";
 import { TimelineTab } from "@/features/job/timeline/timeline-tab";
 import { useJob } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
@@ -31,6 +32,7 @@ const LABELS: Record<Tab, string> = {
   logs: "Logs",
   timeline: "Timeline",
   checkpoints: "Checkpoints",
+  outputs: "Outputs",
   spec: "Spec",
 };
 
@@ -89,6 +91,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
         {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
         {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
+        {tab === "outputs" ? <OutputsTab job={job} /> : null}
         {tab === "spec" ? <SpecTab job={job} /> : null}
       </Tabs.Panel>
     </Tabs>

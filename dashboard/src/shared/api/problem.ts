@@ -69,7 +69,7 @@ function fieldProblems(errors: unknown): FieldProblem[] {
   }));
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

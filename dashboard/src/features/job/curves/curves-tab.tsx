@@ -17,6 +17,7 @@ import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
 import { DeviceUse } from "./device-use";
 import { evaluationsOf, markersOf } from "./markers";
+import { Media } from "./media";
 import { panelsOf, ranksOf } from "./panels";
 import { RankHeatMap } from "./rank-heat-map";
 import { SaveMetrics } from "./save-metrics";
@@ -74,6 +75,7 @@ export default function CurvesTab({ job, live }: Props) {
     return (
       <Stack gap="md">
         <NoCurves job={job} live={live} />
+        <Media job={job} />
         {devices}
       </Stack>
     );
@@ -124,6 +126,7 @@ export default function CurvesTab({ job, live }: Props) {
         metric={view.heat}
         onMetric={(heat) => change({ heat })}
       />
+      <Media job={job} />
       {devices}
     </Stack>
   );
