@@ -95,7 +95,8 @@ class Shim:
 
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
-        self._tracking = open_tracking(self.folder, self.launch)
+        # An attached shim's ranks run for a command that reads their own files alone.
+        self._tracking = None if self.attached else open_tracking(self.folder, self.launch)
         self._group = RankGroup(
             self.folder, self.launch, self._tracking, fork=self.fork, secrets=self.secrets
         )

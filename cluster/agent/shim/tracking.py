@@ -11,11 +11,10 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from trainhall.cluster.agent.shim import folder_ipc, rank_process
 from trainhall.training.event_log import EventLogger
-from trainhall.training.link.folder import AttemptFolder, Writer
+from trainhall.training.link.folder import AttemptFolder, Writer, outputs_folder
 from trainhall.training.link.launch import Launch
 
 logger = EventLogger(__name__)
@@ -115,8 +114,3 @@ def open_tracking(folder: AttemptFolder, launch: Launch) -> Tracking | None:
         logger.warning("tracking_unavailable", job=launch.job_id, error=error)
         return None
     return Tracking(folder, launch, listener, writer)
-
-
-def outputs_folder(folder: AttemptFolder, launch: Launch) -> Path:
-    """Return the folder whose files stay when the job has ended."""
-    return Path(launch.code, "outputs") if launch.code is not None else folder.path / "outputs"
