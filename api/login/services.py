@@ -20,6 +20,7 @@ from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.gradients import GradientService
 from trainhall.cluster.jobs.listing.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
+from trainhall.cluster.jobs.source.code_files import JobCodeService
 from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.outputs.service import OutputService
@@ -81,6 +82,10 @@ class LimitedServices:
     @cached_property
     def groups(self) -> GroupService:
         return self.unlimited.groups.limited_to(self.caller)
+
+    @cached_property
+    def job_code(self) -> JobCodeService:
+        return self.unlimited.job_code.limited_to(self.caller)
 
     @cached_property
     def jobs(self) -> JobService:

@@ -1,8 +1,10 @@
-"""/training/code: the code of jobs, uploaded once and named by its SHA-256."""
+"""/training/code: code, uploaded once and named by its SHA-256; and /training/jobs/ID/code."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request, Response
+from fastapi.responses import FileResponse
 from pydantic import AfterValidator
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
@@ -10,9 +12,10 @@ from trainhall.api.limits import TURN_SECONDS, caller_of, limits_of
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations
-from trainhall.api.params import one_line_or_none
+from trainhall.api.params import JobId, checked_id, one_line_or_none
 from trainhall.api.problems import RefusalError, invalid, shown
 from trainhall.cluster.jobs.code_store import describe_full_store
+from trainhall.cluster.jobs.source.code_files import CodeDifference, JobCode
 from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 from trainhall.training.spec.job import SHA256
@@ -118,3 +121,70 @@ async def put_code(
 async def get_code(services: ServicesDep, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256, if one of the caller's projects has it."""
     return await services.code.get(sha256)
+
+
+jobs_router = Operations(prefix="/training/jobs", tags=["jobs"])
+
+_ARCHIVE = {
+    "description": "The archive, as it was uploaded.",
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {"type": "string", "format": "binary"},
+            "example": "(the bytes of the archive)",
+        }
+    },
+}
+_NO_ARCHIVE = RefusalError(
+    404, "not-found", "there is no uploaded code of job '3f2a9c51d07b'"
+)  # fmt: skip
+
+
+@jobs_router.operation(
+    "GET", "/{job_id}/code", summary="List the files of a job's code", answer="The files."
+)
+async def list_job_code(services: ServicesDep, job_id: JobId) -> JobCode:
+    """Lists the files that were uploaded for a job, with their hashes; none for a job without
+    uploaded code."""
+    return await services.job_code.files(job_id)
+
+
+@jobs_router.operation(
+    "GET",
+    "/{job_id}/code.tar",
+    _NO_ARCHIVE,
+    summary="Download a job's code",
+    also={200: _ARCHIVE},
+    response_class=FileResponse,
+)
+async def download_job_code(services: ServicesDep, job_id: JobId) -> FileResponse:
+    """The archive as it was uploaded, plain or gzipped: always a download, never shown."""
+    return FileResponse(
+        await services.job_code.archive(job_id),
+        media_type=MEDIA_TYPE,
+        filename=f"{job_id}.tar",
+        headers={
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+@jobs_router.operation(
+    "GET",
+    "/{job_id}/code/diff",
+    summary="Compare the code of two jobs",
+    answer="The files that differ.",
+)
+async def compare_job_code(
+    services: ServicesDep,
+    job_id: JobId,
+    other: Annotated[
+        str,
+        Query(description="Id of the other job.", examples=["91bc40d7e6a2"]),
+        AfterValidator(partial(checked_id, "job")),
+    ],
+) -> CodeDifference:
+    """Files that were added, removed or changed from this job to the other, with unified diffs of
+    text files."""
+    return await services.job_code.compare(job_id, other)

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -110,6 +110,76 @@ def file_names(archive: Path) -> frozenset[str]:
     """
     with _opened(archive) as tar:
         return frozenset(str(path) for member, path in _checked(tar) if not member.isdir())
+
+
+@dataclass(frozen=True)
+class ArchiveEntry:
+    """A file or a link in an archive."""
+
+    path: str
+    size: int
+    """Bytes; 0 for a link."""
+    sha256: str | None
+    """None for a link."""
+    link: str | None
+    """Target of a link; None for a file."""
+    is_executable: bool
+
+
+def list_entries(archive: Path) -> list[ArchiveEntry]:
+    """Return the files and links in an archive, with the hashes of the files.
+
+    Raises:
+        ArchiveError: it may not be unpacked.
+    """
+    found = []
+    with _opened(archive) as tar:
+        for member, path in _checked(tar):
+            if member.issym():
+                found.append(ArchiveEntry(str(path), 0, None, member.linkname, False))
+            elif not member.isdir():
+                sha256 = _hash(tar.extractfile(member))
+                mode = bool(member.mode & 0o100)
+                found.append(ArchiveEntry(str(path), member.size, sha256, None, mode))
+    return found
+
+
+def _hash(source: IO[bytes] | None) -> str:
+    assert source is not None
+    digest = hashlib.sha256()
+    while block := source.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def read_texts(archive: Path, names: Collection[str]) -> dict[str, str | None]:
+    """Return the texts of files by their names, the target of a link; None for a binary file.
+
+    Args:
+        names: of files small enough to be held in memory together.
+
+    Raises:
+        ArchiveError: it may not be unpacked.
+    """
+    found: dict[str, str | None] = {}
+    with _opened(archive) as tar:
+        for member, path in _checked(tar):
+            if str(path) not in names or member.isdir():
+                continue
+            if member.issym():
+                found[str(path)] = f"link to {member.linkname}"
+                continue
+            source = tar.extractfile(member)
+            assert source is not None
+            found[str(path)] = _text(source.read())
+    return found
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return None if b"\0" in data else data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def unpack(archive: Path, folder: Path) -> Contents:

@@ -373,6 +373,13 @@ class Client:
         found: Json = self._rest.get(path, attempt=attempt)
         return found
 
+    def compare_code(self, job_id: str, other: str) -> Json:
+        """Return how the code of two jobs differs: `identical`, and `items` with `path`, `change`
+        and `diff` (None for binary and large files)."""
+        path = f"/training/jobs/{self._rest.job_id(job_id)}/code/diff"
+        found: Json = self._rest.get(path, other=self._rest.job_id(other))
+        return found
+
     def provenance(self, job_id: str) -> Json:
         """Return where a job comes from: `git` (`commit`, `branch`, `remote`, `dirty`, `diff`) and
         the `command` that submitted it; each is None if it is not known."""

@@ -20,6 +20,8 @@ GETS = [
     "/training/jobs/{id}/attempts",
     "/training/jobs/{id}/packages",
     "/training/jobs/{id}/provenance",
+    "/training/jobs/{id}/code",
+    "/training/jobs/{id}/code.tar",
     "/cluster/nodes/{id}",
     "/metrics/jobs/{id}",
     "/checkpoints/jobs/{id}",

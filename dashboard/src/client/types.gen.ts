@@ -1291,6 +1291,56 @@ export type Code = {
 };
 
 /**
+ * CodeDifference
+ *
+ * Files that are not the same in the code of two jobs.
+ */
+export type CodeDifference = {
+    /**
+     * Identical
+     */
+    identical: boolean;
+    /**
+     * Items
+     */
+    items: Array<FileDifference>;
+};
+
+/**
+ * CodeFile
+ *
+ * File or symbolic link of a job's code.
+ */
+export type CodeFile = {
+    /**
+     * Path
+     */
+    path: string;
+    /**
+     * Size
+     *
+     * Bytes; 0 for a link.
+     */
+    size: number;
+    /**
+     * Sha256
+     *
+     * Null for a link.
+     */
+    sha256: string | null;
+    /**
+     * Link
+     *
+     * Target of a symbolic link.
+     */
+    link: string | null;
+    /**
+     * Is Executable
+     */
+    is_executable: boolean;
+};
+
+/**
  * Command
  */
 export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients' | 'archive' | 'unarchive' | 'delete';
@@ -2256,6 +2306,30 @@ export type FieldProblem = {
 };
 
 /**
+ * FileDifference
+ *
+ * File that is not the same in the code of two jobs.
+ */
+export type FileDifference = {
+    /**
+     * Path
+     */
+    path: string;
+    /**
+     * Change
+     *
+     * Seen from the first job.
+     */
+    change: 'added' | 'removed' | 'changed';
+    /**
+     * Diff
+     *
+     * Unified diff, at most 64 KiB; null for binary and large files, and beyond 20,000 lines.
+     */
+    diff: string | null;
+};
+
+/**
  * Generation
  *
  * An attempt between two regroupings of its ranks.
@@ -3026,6 +3100,30 @@ export type Job = {
      * Experiment that it is a run of; null for a job that a user submitted.
      */
     experiment: ExperimentRun | null;
+};
+
+/**
+ * JobCode
+ *
+ * Files of the code that was uploaded for a job.
+ */
+export type JobCode = {
+    /**
+     * Sha256
+     *
+     * SHA-256 of the archive; null for a job without uploaded code.
+     */
+    sha256: string | null;
+    /**
+     * Size
+     *
+     * Bytes of all files.
+     */
+    size: number;
+    /**
+     * Items
+     */
+    items: Array<CodeFile>;
 };
 
 /**
@@ -8560,6 +8658,169 @@ export type PutCodeResponses = {
 };
 
 export type PutCodeResponse = PutCodeResponses[keyof PutCodeResponses];
+
+export type ListJobCodeData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/code';
+};
+
+export type ListJobCodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListJobCodeError = ListJobCodeErrors[keyof ListJobCodeErrors];
+
+export type ListJobCodeResponses = {
+    /**
+     * The files.
+     */
+    200: JobCode;
+};
+
+export type ListJobCodeResponse = ListJobCodeResponses[keyof ListJobCodeResponses];
+
+export type DownloadJobCodeData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/code.tar';
+};
+
+export type DownloadJobCodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DownloadJobCodeError = DownloadJobCodeErrors[keyof DownloadJobCodeErrors];
+
+export type DownloadJobCodeResponses = {
+    /**
+     * The archive, as it was uploaded.
+     */
+    200: Blob | File;
+};
+
+export type DownloadJobCodeResponse = DownloadJobCodeResponses[keyof DownloadJobCodeResponses];
+
+export type CompareJobCodeData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query: {
+        /**
+         * Other
+         *
+         * Id of the other job.
+         */
+        other: string;
+    };
+    url: '/api/v1/training/jobs/{job_id}/code/diff';
+};
+
+export type CompareJobCodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CompareJobCodeError = CompareJobCodeErrors[keyof CompareJobCodeErrors];
+
+export type CompareJobCodeResponses = {
+    /**
+     * The files that differ.
+     */
+    200: CodeDifference;
+};
+
+export type CompareJobCodeResponse = CompareJobCodeResponses[keyof CompareJobCodeResponses];
 
 export type ListNodesData = {
     body?: never;

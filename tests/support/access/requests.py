@@ -31,6 +31,8 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
             return Asked(json=spec_of(things.mark))
         case "GET", "/training/jobs/groups":
             return Asked(query={"by": "tag"})
+        case "GET", "/training/jobs/{job_id}/code/diff":
+            return Asked(query={"other": things.job})
         case "PATCH", "/training/jobs/{job_id}":
             return Asked(json={"notes": "other"})
         case "PUT", "/training/jobs/{job_id}/resize":

@@ -28,6 +28,7 @@ import { IconButton } from "@/shared/ui/icon-button";
 import { CancelIcon } from "@/shared/ui/icons";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
+import { CodeDifferences } from "./code-differences";
 import classes from "./compare-page.module.css";
 import { PackageDifferences } from "./package-differences";
 import { ResultsTable } from "./results-table";
@@ -90,6 +91,7 @@ export default function ComparePage() {
       </ul>
       <SpecDifferences jobs={jobs} />
       <PackageDifferences jobs={jobs} />
+      <CodeDifferences jobs={jobs} />
       <ResultsTable jobs={jobs} />
       {ids.length > 0 && jobs.length === 0 && missing.length === 0 ? (
         <Skeleton height={300} />

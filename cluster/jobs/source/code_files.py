@@ -1,0 +1,181 @@
+"""Code of jobs for their readers: its files, its archive, and how that of two jobs differs."""
+
+import asyncio
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import select
+
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import check_job
+from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.jobs.code_store import CodeStore
+from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.wire.code_archive import ArchiveEntry, list_entries, read_texts
+from trainhall.db.models import Job
+from trainhall.db.views import View
+
+MAX_FILE_BYTES = 256 * 1024
+"""A longer file is compared by its hash alone."""
+MAX_FILE_LINES = 5000
+MAX_LINES = 20_000
+"""Most lines of a comparison, of both jobs together: later files are compared by their hash."""
+MAX_DIFF = 64 * 1024
+"""Most characters of a file's diff."""
+_AT_ONCE = 2
+"""Readings at a time: each unpacks up to 256 MiB."""
+
+
+class CodeFile(View):
+    """File or symbolic link of a job's code."""
+
+    path: str
+    size: int
+    """Bytes; 0 for a link."""
+    sha256: str | None
+    """Null for a link."""
+    link: str | None
+    """Target of a symbolic link."""
+    is_executable: bool
+
+
+class JobCode(View):
+    """Files of the code that was uploaded for a job."""
+
+    sha256: str | None
+    """SHA-256 of the archive; null for a job without uploaded code."""
+    size: int
+    """Bytes of all files."""
+    items: list[CodeFile]
+
+
+class FileDifference(View):
+    """File that is not the same in the code of two jobs."""
+
+    path: str
+    change: Literal["added", "removed", "changed"]
+    """Seen from the first job."""
+    diff: str | None
+    """Unified diff, at most 64 KiB; null for binary and large files, and beyond 20,000 lines."""
+
+
+class CodeDifference(View):
+    """Files that are not the same in the code of two jobs."""
+
+    identical: bool
+    items: list[FileDifference]
+
+
+@dataclass(frozen=True)
+class _Archive:
+    path: Path | None
+    entries: dict[str, ArchiveEntry]
+
+
+class JobCodeService(Service):
+    def __init__(self, context: ServiceContext, code: CodeStore) -> None:
+        super().__init__(context)
+        self._code = code
+        self._readings = asyncio.Semaphore(_AT_ONCE)
+
+    async def files(self, job_id: str) -> JobCode:
+        """List the files of a job's code.
+
+        Raises:
+            ForbiddenError: the caller may not read the project's code.
+            NotFoundError: there is no such job that they see, or its code is lost.
+        """
+        sha256 = await self._sha256(job_id)
+        async with self._readings:
+            found = await asyncio.to_thread(self._read, sha256)
+        items = [
+            CodeFile(path=path, size=e.size, sha256=e.sha256, link=e.link,
+                     is_executable=e.is_executable)
+            for path, e in sorted(found.entries.items())
+        ]  # fmt: skip
+        return JobCode(sha256=sha256, size=sum(item.size for item in items), items=items)
+
+    async def archive(self, job_id: str) -> Path:
+        """Return the path of the archive.
+
+        Raises:
+            ForbiddenError, NotFoundError: as of `files`; or the job has no uploaded code.
+        """
+        sha256 = await self._sha256(job_id)
+        if sha256 is None:
+            raise NotFoundError("uploaded code of job", job_id)
+        return await asyncio.to_thread(self._code.file, sha256)
+
+    async def compare(self, job_id: str, other: str) -> CodeDifference:
+        """Return the files that differ between the code of two jobs.
+
+        Raises:
+            ForbiddenError, NotFoundError: as of `files`, of either job.
+        """
+        hashes = [await self._sha256(job_id), await self._sha256(other)]
+        if hashes[0] == hashes[1]:
+            return CodeDifference(identical=True, items=[])
+        async with self._readings:
+            items = await asyncio.to_thread(self._compare, *hashes)
+        return CodeDifference(identical=not items, items=items)
+
+    async def _sha256(self, job_id: str) -> str | None:
+        async with self._db.session() as session:
+            await check_job(session, self._caller, job_id, Action.READ_FILES)
+            return await session.scalar(select(Job.code).where(Job.id == job_id))
+
+    def _read(self, sha256: str | None) -> _Archive:
+        if sha256 is None:
+            return _Archive(None, {})
+        path = self._code.file(sha256)
+        return _Archive(path, {entry.path: entry for entry in list_entries(path)})
+
+    def _compare(self, sha256: str | None, other: str | None) -> list[FileDifference]:
+        one, two = self._read(sha256), self._read(other)
+        paths = sorted(
+            path
+            for path in one.entries.keys() | two.entries.keys()
+            if one.entries.get(path) != two.entries.get(path)
+        )
+        before, after = _texts(one, paths), _texts(two, paths)
+        return list(_differences(one, two, paths, before, after))
+
+
+def _texts(archive: _Archive, paths: list[str]) -> dict[str, str | None]:
+    """Return the text of files; None for those that are not compared line by line."""
+    wanted = {
+        path
+        for path in paths
+        if path in archive.entries and archive.entries[path].size <= MAX_FILE_BYTES
+    }
+    if archive.path is None or not wanted:
+        return {}
+    return read_texts(archive.path, wanted)
+
+
+def _differences(
+    one: _Archive,
+    two: _Archive,
+    paths: list[str],
+    before: dict[str, str | None],
+    after: dict[str, str | None],
+) -> Iterator[FileDifference]:
+    left = MAX_LINES
+    for path in paths:
+        old = before.get(path) if path in one.entries else ""
+        new = after.get(path) if path in two.entries else ""
+        diff = None
+        if old is not None and new is not None:
+            lines = [old.splitlines(), new.splitlines()]
+            left -= len(lines[0]) + len(lines[1])
+            if left >= 0 and max(map(len, lines)) <= MAX_FILE_LINES:
+                names = (f"a/{path}", f"b/{path}")
+                diff = "\n".join(difflib.unified_diff(*lines, *names, lineterm=""))
+        change: Literal["added", "removed", "changed"] = (
+            "added" if path not in one.entries else
+            "removed" if path not in two.entries else "changed"
+        )  # fmt: skip
+        yield FileDifference(path=path, change=change, diff=diff and diff[:MAX_DIFF])

@@ -1,0 +1,22 @@
+import { fireEvent, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+import type { Job } from "@/shared/api/types";
+import { job } from "@/test/fake-api";
+import { shown } from "@/test/shown";
+import { CodeDifferences } from "./code-differences";
+
+const jobOf = (id: string, code: string | null) =>
+  job({ id, name: id, spec: { name: id, code } }) as unknown as Job;
+
+it("files that differ are shown with their diffs", async () => {
+  const items = [
+    { path: "train.py", change: "changed", diff: "-lr = 0.1\n+lr = 0.2" },
+    { path: "logo.png", change: "added", diff: null },
+  ];
+  const answers = { "GET /training/jobs/a/code/diff": { identical: false, items } };
+  const jobs = [jobOf("a", "1"), jobOf("b", "2"), jobOf("c", null)];
+  shown(<CodeDifferences jobs={jobs} />, answers);
+  fireEvent.click(await screen.findByText("2 code differences"));
+  expect(screen.getByText("+lr = 0.2")).toBeVisible();
+  expect(screen.getByText(/added, binary or large/)).toBeVisible();
+});
