@@ -19,7 +19,7 @@ from trainhall.cli.checkpoints import commands as checkpoints
 from trainhall.cli.checkpoints import sample
 from trainhall.cli.experiments import commands as experiments
 from trainhall.cli.group import Root
-from trainhall.cli.jobs import annotations, diff, gradients, logs
+from trainhall.cli.jobs import annotations, diff, gradients, logs, reproduce
 from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.local import run
 from trainhall.cli.nodes import commands as nodes
@@ -49,6 +49,7 @@ app.command("submit", rich_help_panel=JOBS)(jobs.submit)
 app.command("ls", rich_help_panel=JOBS, cls=CommandWithSigns)(jobs.list_jobs)
 app.command("list", hidden=True, cls=CommandWithSigns)(jobs.list_jobs)
 app.command("show", rich_help_panel=JOBS)(jobs.show)
+app.command("reproduce", rich_help_panel=JOBS)(reproduce.reproduce)
 app.command("diff", rich_help_panel=JOBS)(diff.diff)
 app.command("logs", rich_help_panel=JOBS)(logs.logs)
 app.command("gradients", rich_help_panel=JOBS)(gradients.gradients)

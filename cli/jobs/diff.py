@@ -1,12 +1,15 @@
 """`trainhall diff`: how two jobs differ in spec, packages and code."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import NotAllowedError
 from trainhall.cli.base.options import DEFAULT_URL, JobId, Report, ReportFormat, Url
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
 
 _BASE = ("python", "os", "cuda", "driver")
 _UNCOMPARED = ("code", "tags", "notes")
@@ -29,7 +32,7 @@ def diff(
     with connect(url) as client:
         jobs = [client.job(job), client.job(other)]
         paths = [f"/training/jobs/{each['id']}" for each in jobs]
-        packages = [client.get(f"{path}/packages") for path in paths]
+        packages = differing_packages(client, *jobs)
         origins = [client.get(f"{path}/provenance") for path in paths]
         try:
             code: out.Json | None = client.get(f"{paths[0]}/code/diff", other=jobs[1]["id"])
@@ -37,7 +40,7 @@ def diff(
             code = None
     found = {
         "spec": _rows(*(dict(_flat(_compared(each["spec"]))) for each in jobs)),
-        "packages": _packages(packages),
+        "packages": packages,
         "git": _rows(*(_commit(origin) for origin in origins)),
         "code": code["items"] if code is not None else None,
     }
@@ -72,8 +75,9 @@ def _rows(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[out.Json]:
     ]
 
 
-def _packages(found: list[out.Json]) -> list[out.Json] | None:
-    """Return the packages that differ; None unless both jobs reported theirs."""
+def differing_packages(client: "Client", *jobs: out.Json) -> list[out.Json] | None:
+    """Return the packages in which two jobs differ; None unless both reported theirs."""
+    found = [client.get(f"/training/jobs/{job['id']}/packages") for job in jobs]
     if any(each["attempt"] is None for each in found):
         return None
     return _rows(*({**{name: e[name] for name in _BASE}, **e["packages"]} for e in found))

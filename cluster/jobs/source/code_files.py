@@ -169,11 +169,11 @@ def _differences(
         new = after.get(path) if path in two.entries else ""
         diff = None
         if old is not None and new is not None:
-            lines = [old.splitlines(), new.splitlines()]
-            left -= len(lines[0]) + len(lines[1])
-            if left >= 0 and max(map(len, lines)) <= MAX_FILE_LINES:
+            one_lines, two_lines = old.splitlines(), new.splitlines()
+            left -= len(one_lines) + len(two_lines)
+            if left >= 0 and max(len(one_lines), len(two_lines)) <= MAX_FILE_LINES:
                 names = (f"a/{path}", f"b/{path}")
-                diff = "\n".join(difflib.unified_diff(*lines, *names, lineterm=""))
+                diff = "\n".join(difflib.unified_diff(one_lines, two_lines, *names, lineterm=""))
         change: Literal["added", "removed", "changed"] = (
             "added" if path not in one.entries else
             "removed" if path not in two.entries else "changed"
