@@ -52,7 +52,7 @@ _OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("dige
 
 
 class Unchanged(Enum):
-    """What is not given: None stands for all."""
+    """Stand-in for an argument that is not given: None stands for all."""
 
     UNCHANGED = "unchanged"
 
