@@ -47,6 +47,7 @@ class OutputChanges:
             if why is not None:
                 count, used = count - (mine is None), used - file.size + (mine.size if mine else 0)
                 refused.append(Skipped(path=file.path, size=file.size, why=why))
+                self._released.add(file.sha256)
                 continue
             if mine is not None:
                 self._released.add(mine.sha256)

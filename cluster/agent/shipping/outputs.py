@@ -28,7 +28,7 @@ from trainhall.cluster.agent.shipping.output_scan import (
     scan,
 )
 from trainhall.cluster.waiting import end_tasks
-from trainhall.cluster.wire.outputs import Commit, Content, File, Skipped, Stored, Why
+from trainhall.cluster.wire.outputs import Commit, Committed, Content, File, Skipped, Stored, Why
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder, outputs_folder, working_folder
 from trainhall.training.link.launch import Launch
@@ -96,6 +96,10 @@ class OutputCollector:
         self._stored: Stored | None = None
         self.known: dict[str, Known] = {}
         self._reported: set[tuple[str, Why]] = set()
+        self._used = 0
+        """Bytes that the coordinator has of the job."""
+        self._refused: dict[str, Stamp] = {}
+        """Files for which there was no space within the limit."""
         self._absent: set[str] = set()
         """Names that the last collection did not find."""
         self._due = time.monotonic() + INTERVAL_SECONDS
@@ -147,17 +151,24 @@ class OutputCollector:
         skipped = [*found.skipped]
         new: list[tuple[str, Found]] = []
         unsettled = False
+        removed = self._removed(found, ended)
+        used = self._used - sum(self.known[name].size for name in removed)
         for name, file in found.files.items():
             known = self.known.get(name)
             if known is not None and known.is_that_of(file.stamp):
                 continue
+            if self._refused.get(name) == file.stamp and not removed and not ended:
+                continue
+            grown = used + file.stamp.size - (known.size if known is not None else 0)
             if file.stamp.size > limits.max_file_bytes:
                 skipped.append(Skipped(path=name, size=file.stamp.size, why="file_limit"))
+            elif grown > limits.max_bytes:
+                skipped.append(Skipped(path=name, size=file.stamp.size, why="job_limit"))
             elif not ended and _age(file.stamp) < SETTLED_SECONDS:
                 unsettled = True
             else:
                 new.append((name, file))
-        removed = self._removed(found, ended)
+                used = grown
         changing = await self._send(new, removed, self._unreported(skipped))
         self._final_tries += ended
         if ended and changing and self._final_tries >= TRIES:
@@ -183,6 +194,7 @@ class OutputCollector:
     async def _learn(self) -> None:
         job_id, attempt = self._launch.job_id, self._launch.attempt
         self._stored = await self._api.stored_outputs(job_id, attempt, self._rank)
+        self._used = self._stored.used
         for file in self._stored.files:
             known = Known(file.size, file.modified_at, file.sha256, file.rank)
             self.known.setdefault(file.path, known)
@@ -233,7 +245,7 @@ class OutputCollector:
             elif content.sha256 in failed:
                 changing[name] = file
         named = {n: (f, c) for n, (f, c) in files.items() if c.sha256 not in failed}
-        missing = await self._commit(
+        reply = await self._commit(
             [
                 File(path=n, size=c.size, sha256=c.sha256, modified_at=time_of(f.stamp))
                 for n, (f, c) in named.items()
@@ -241,10 +253,15 @@ class OutputCollector:
             [],
             self._unreported(skipped),
         )
+        refused = {each.path for each in reply.refused}
         for name, (file, content) in named.items():
-            if content.sha256 in missing:
+            if content.sha256 in reply.missing:
                 changing[name] = file
+            elif name in refused:
+                self._refused[name] = file.stamp
             else:
+                before = self.known.get(name)
+                self._used += content.size - (before.size if before is not None else 0)
                 self.known[name] = Known(
                     content.size, time_of(file.stamp), content.sha256, self._rank, file.stamp
                 )
@@ -291,19 +308,19 @@ class OutputCollector:
 
     async def _commit(
         self, files: list[File], removed: list[str], skipped: list[Skipped]
-    ) -> set[str]:
-        """Record changes; return the hashes of contents that are not there."""
+    ) -> Committed:
+        """Record changes; return what of them was not taken."""
         if not files and not removed and not skipped:
-            return set()
+            return Committed(missing=[], refused=[])
         launch = self._launch
         # The coordinator says each once, too: another agent of this host does not know.
         changes = Commit(rank=self._rank, files=files, removed=removed, skipped=skipped)
         await asyncio.to_thread(self._mark_sent)
         reply = await self._api.commit_outputs(launch.job_id, launch.attempt, changes)
         for name in removed:
-            self.known.pop(name, None)
+            self._used -= self.known.pop(name).size
         self._reported |= {(each.path, each.why) for each in [*skipped, *reply.refused]}
-        return set(reply.missing)
+        return reply
 
     def _mark_sent(self) -> None:
         with contextlib.suppress(OSError), acting_as(self._owner):

@@ -166,17 +166,18 @@ async def test_files_beyond_limits_are_said_and_not_lost(cluster: SimulatedClust
         await write(cluster, job_id, {"big": b"x" * 11})
     await write(cluster, job_id, {"a": b"x" * 9})
     data = b"y" * 8
-    await uploads.receive(job_id, 1, sha(data), pieces(data), size=8)
     skipped = Skipped(path="big", size=11, why="file_limit")
     changes = Commit(rank=0, files=[file("b", data)], skipped=[skipped])
     for _ in range(2):
+        await uploads.receive(job_id, 1, sha(data), pieces(data), size=8)
         reply = await uploads.commit(job_id, 1, changes)
         assert [each.path for each in reply.refused] == ["b"]
+        assert stored_names(cluster, job_id) == {sha(b"x" * 9)}
     first, second = await reasons(cluster, job_id, EventCode.OUTPUT_NOT_STORED)
     assert first.startswith("output big (11 B) was not stored: a file may have 10 B")
     assert second.startswith("output b (8 B) was not stored: the files of a job may have 15 B")
     await uploads.commit(job_id, 1, Commit(rank=0, removed=["a"], files=[]))
-    assert (await uploads.commit(job_id, 1, Commit(rank=0, files=changes.files))).refused == []
+    await write(cluster, job_id, {"b": data})
     assert await contents(cluster, job_id) == {"b": data}
 
 

@@ -34,6 +34,7 @@ class FakeOutputs:
     """After so many bytes the next uploads break, one after the other."""
     refuse_with: int | None = None
     max_file_bytes: int = 2**40
+    max_bytes: int = 2**40
 
     def read(self, name: str) -> bytes:
         return self.contents[self.files[name].sha256]
@@ -41,8 +42,12 @@ class FakeOutputs:
     async def stored_outputs(self, job_id: str, attempt: int, rank: int) -> Stored:
         self._note("stored")
         files = list(self.files.values())
-        limit = self.max_file_bytes
-        return Stored(files=files, max_file_bytes=limit, max_bytes=limit, used=0)
+        return Stored(
+            files=files,
+            max_file_bytes=self.max_file_bytes,
+            max_bytes=self.max_bytes,
+            used=sum(file.size for file in files),
+        )
 
     async def received_outputs(
         self, job_id: str, attempt: int, contents: list[Content]

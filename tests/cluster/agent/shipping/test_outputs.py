@@ -132,6 +132,18 @@ async def test_too_large_file_is_said_once(host: Host) -> None:
     assert [(s.path, s.size, s.why) for s in host.outputs.skipped] == [("big", 11, "file_limit")]
 
 
+async def test_only_so_many_bytes_of_a_job_are_sent(host: Host) -> None:
+    host.outputs.max_bytes = 10
+    for name in ("a", "b"):
+        host.write(name, name.encode() * 8)
+    assert await host.end() == {"a": 8 * b"a"}
+    assert host.outputs.calls.count("put 0") == 1
+    assert [(s.path, s.why) for s in host.outputs.skipped] == [("b", "job_limit")]
+    (host.root / "a").unlink()
+    host.restart()
+    assert await host.end() == {"b": 8 * b"b"}
+
+
 async def test_deleted_files_go_while_ranks_run_after_two_looks(host: Host) -> None:
     path = host.write("a", b"one", age=60)
     await host.end()
