@@ -52,7 +52,26 @@ def submit(cluster: Cluster, *arguments: str, code: int = 0) -> str:
 
 def test_every_example_is_tried() -> None:
     for suffix in ("py", "yaml"):
-        assert sorted(p.stem for p in EXAMPLES.glob(f"*.{suffix}")) == sorted(NAMES)
+        assert sorted(p.stem for p in EXAMPLES.glob(f"*.{suffix}")) == sorted(
+            [*NAMES, "with_media"]
+        )
+
+
+def test_media_of_a_script_are_downloaded(cluster: Cluster, tmp_path: Path) -> None:
+    job = submit(cluster, str(EXAMPLES / "with_media.yaml"))
+    cluster.wait_for(job, "completed", timeout=150)
+    done = forks.run(
+        forks.TRAINHALL, ["outputs", "get", job, "--to", str(tmp_path), "--url", cluster.url]
+    )
+    assert done.returncode == 0, done.stderr
+    found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    media = ("image/{}.png", "difference/{}.json", "error by row/{}.json")
+    assert found == {
+        "summary.json", "outputs/summary.json",
+        *(f"outputs/media/{each.format(step)}" for each in media for step in (50, 100, 150, 200)),
+    }  # fmt: skip
+    image = (tmp_path / "outputs/media/image/200.png").read_bytes()
+    assert image.startswith(b"\x89PNG")
 
 
 # `with_sdk` runs, and is paused on the way, below.
