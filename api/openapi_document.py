@@ -68,10 +68,10 @@ from trainhall.training.spec import JobSpec
 
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
-    jobs.router, gradients.router, code.router, code.jobs_router, cluster.router, metrics.router, checkpoints.router,
-    outputs.router, experiments.router, alerts.router, views.router, ledger.router,
-    reports.router, auth.router, commands.router, audit.router, users.router, groups.router,
-    projects.router, secrets.router,
+    jobs.router, gradients.router, code.router, code.jobs_router, cluster.router, metrics.router,
+    checkpoints.router, outputs.router, experiments.router, alerts.router, views.router,
+    ledger.router, reports.router, auth.router, commands.router, audit.router, users.router,
+    groups.router, projects.router, secrets.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.

@@ -186,7 +186,7 @@ class QueuePosition(Base):
 
 
 class PackageSet(Base):
-    """Python environment that attempts share (`trainhall.cluster.jobs.packages`)."""
+    """Python environment that attempts share (`trainhall.cluster.jobs.source.packages`)."""
 
     __tablename__ = "package_sets"
 

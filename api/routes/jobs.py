@@ -28,7 +28,7 @@ from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
 from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
-from trainhall.cluster.jobs.packages import JobPackages
+from trainhall.cluster.jobs.source.packages import JobPackages
 from trainhall.cluster.jobs.source.provenance import Provenance
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobGroupPage, JobPage
 from trainhall.cluster.lifecycle.states import JobState

@@ -19,8 +19,9 @@ from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError
 from trainhall.cluster.gateway import logged
-from trainhall.cluster.jobs import gradients, packages, plans
+from trainhall.cluster.jobs import gradients, plans
 from trainhall.cluster.jobs.incidents import newest_incident
+from trainhall.cluster.jobs.source import packages
 from trainhall.cluster.lifecycle.generations import (
     has_stepped,
     note_first_step,

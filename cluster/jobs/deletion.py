@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.errors import NotFoundError, WrongStateError
-from trainhall.cluster.jobs import packages
 from trainhall.cluster.jobs.commands import RIGHTS, Command, check_allowed
+from trainhall.cluster.jobs.source import packages
 from trainhall.cluster.ledger.keeper import close_entries
 from trainhall.cluster.lifecycle.jobs import lock_job, reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label, job_label

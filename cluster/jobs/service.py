@@ -13,7 +13,7 @@ from trainhall.cluster.access.ownership import hold_project, owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError, TooManyError
-from trainhall.cluster.jobs import packages, views
+from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.annotations import Annotation, annotate_job
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import RIGHTS, Command, check_allowed, give_command
@@ -23,6 +23,7 @@ from trainhall.cluster.jobs.listing.groups import read_groups
 from trainhall.cluster.jobs.listing.hints import hint_of
 from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
+from trainhall.cluster.jobs.source import packages
 from trainhall.cluster.jobs.source.provenance import Provenance, read_provenance
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job

@@ -1,2 +1,2 @@
-"""Source of jobs: where they were submitted from, and their code; imports `access`, the database
-and `training.spec`."""
+"""Source of jobs: where they were submitted from, their code and packages; imports `access`, the
+database and `training`."""

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy import func, select
 from support.cluster.simulated import SimulatedCluster
 
-from trainhall.cluster.jobs import packages as environments
+from trainhall.cluster.jobs.source import packages as environments
 from trainhall.cluster.wire.protocol import first_problem
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, PackageSet
