@@ -24,6 +24,7 @@ def run_in_memory(run: Callable[[], int]) -> int:
         return run()
     # Short, since paths of sockets are: 108 bytes.
     folder = tempfile.mkdtemp(prefix="th-", dir=SHARED_MEMORY)
+    os.chmod(folder, 0o1777)  # as /tmp is: jobs of other users write there, too
     os.environ["TMPDIR"] = folder
     code = 0
     try:
