@@ -431,6 +431,30 @@ async def test_node_gets_tokens_for_its_attempts_alone(url: str) -> None:
             assert token not in (await client.get(f"{API}/training/jobs/{job}")).text
 
 
+async def test_secrets_are_for_the_node_that_runs_the_attempt(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        _, holder = await joined(client)
+        _, stranger = await joined(client, "stranger")
+        async with connect(socket_url(url), additional_headers=holder) as agent:
+            await agent.send(report())
+            secret = f"{API}/projects/default/secrets/HF_TOKEN"
+            (await client.put(secret, json={"value": "hf_canary"})).raise_for_status()
+            spec = {**SPEC, "secrets": ["HF_TOKEN"]}
+            job = (await client.post(f"{API}/training/jobs", json=spec)).json()["id"]
+            message = await desired(agent, 1)
+            assert "hf_canary" not in str(message)
+            number = message["assignments"][0]["launch"]["attempt"]
+            path = f"{API}/agent/jobs/{job}/attempts/{number}/secrets"
+            assert (await client.post(path, headers=stranger)).status_code == 404
+            assert (await client.post(path)).status_code == 401
+            found = (await client.post(path, headers=holder)).raise_for_status().json()
+            assert found == {"values": {"HF_TOKEN": "hf_canary"}}
+            (await client.delete(secret)).raise_for_status()
+            refused = await client.post(path, headers=holder)
+            assert refused.status_code == 409
+            assert "trainhall secrets set HF_TOKEN" in refused.json()["detail"]
+
+
 async def test_refused_credentials_of_agents_are_audited(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
