@@ -1,7 +1,7 @@
 import { Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { contentOptions, type Output } from "@/features/job/api/outputs";
-import { bytes, count } from "@/shared/format";
+import { bytes, count, metric } from "@/shared/format";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { type Column, Table } from "@/shared/table/table";
 import { Pending } from "@/shared/ui/problem";
@@ -86,7 +86,7 @@ export function CellTable({ header, rows }: { header: string[]; rows: Cell[][] }
     header: name,
     right: rows.every((row) => row[index] === "" || Number.isFinite(Number(row[index]))),
     short: true,
-    cell: ({ cells }) => String(cells[index] ?? ""),
+    cell: ({ cells }) => cellText(cells[index]),
   }));
   const shown = rows.slice(0, MAX_ROWS).map((cells, index) => ({ cells, index }));
   return (
@@ -105,6 +105,12 @@ export function CellTable({ header, rows }: { header: string[]; rows: Cell[][] }
       {rows.length > MAX_ROWS ? <Note>The first {count(MAX_ROWS)} rows.</Note> : null}
     </>
   );
+}
+
+/** Numbers of a file stay as they are written there; those of a table are rounded. */
+function cellText(cell: Cell | undefined): string {
+  const isRounded = typeof cell === "number" && !Number.isInteger(cell);
+  return isRounded ? metric(cell) : String(cell ?? "");
 }
 
 function Note({ children }: { children: React.ReactNode }) {

@@ -24,6 +24,11 @@ it("shows folders before files, with their totals", () => {
   ]);
 });
 
+it("orders files by the numbers in their names", () => {
+  const rows = rowsOf([file("100.png"), file("50.png")], () => true);
+  expect(rows.map(({ name }) => name)).toEqual(["50.png", "100.png"]);
+});
+
 it("finds paths by words in any order", () => {
   expect(matches("runs/best/Model.pt", "model runs")).toBe(true);
   expect(matches("runs/best/Model.pt", "model csv")).toBe(false);

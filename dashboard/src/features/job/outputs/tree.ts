@@ -19,6 +19,9 @@ export interface Leaf {
   depth: number;
 }
 
+/** `50.png` comes before `100.png`. */
+const BY_NUMBER = new Intl.Collator("en", { numeric: true });
+
 interface Node {
   folders: Map<string, Node>;
   files: Leaf[];
@@ -42,7 +45,7 @@ export function rowsOf(
       rows.push({ kind: "folder", path: own, name, depth, files: count, size, isOpen: open });
       if (open) visit(inner, own, depth + 1);
     }
-    rows.push(...node.files);
+    rows.push(...node.files.sort((a, b) => BY_NUMBER.compare(a.name, b.name)));
   };
   visit(root, "", 0);
   return rows;
