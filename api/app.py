@@ -41,6 +41,7 @@ from trainhall.api.routes import agent, stream
 from trainhall.api.routes.login import oidc
 from trainhall.api.routes.site import docs, probes
 from trainhall.api.routes.site.dashboard import Dashboard
+from trainhall.api.routes.tunnels import sessions
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError, identity, migrate, only_one, open_database, sole_use
 from trainhall.cluster.accounts.provider import ProviderAccounts
@@ -119,6 +120,7 @@ def create_app(
     app.router.routes.append(agent.mounted())
     app.router.routes.extend(public_routes())
     app.include_router(stream.router, prefix=API_PREFIX)
+    app.include_router(sessions.router, prefix=API_PREFIX)
     app.include_router(oidc.router)
     app.include_router(docs.router)
     app.router.default = Dashboard()

@@ -144,6 +144,7 @@ class Limits:
 
     viewers: Turns
     uploads: Turns
+    sessions: Turns
     node_uploads: Turns = field(default_factory=lambda: Turns("files on their way", NODE_UPLOADS))
     joins: Guesses = field(default_factory=lambda: Guesses(FAILED_JOINS, JOIN_SECONDS))
     links: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
@@ -158,6 +159,11 @@ class Limits:
                 "live streams open",
                 settings.viewers_per_user,
                 "TRAINHALL_VIEWERS_PER_USER",
+            ),
+            sessions=Turns(
+                "commands and forwarded ports open",
+                settings.exec_per_user,
+                "TRAINHALL_EXEC_PER_USER",
             ),
             uploads=Turns(
                 "uploads of code on their way",

@@ -36,6 +36,7 @@ from trainhall.api.routes import (
 from trainhall.api.routes.login import commands
 from trainhall.api.routes.people import groups, projects, secrets, users
 from trainhall.api.routes.site import probes
+from trainhall.api.routes.tunnels import stacks
 from trainhall.api.schemas.accounts import (
     Login,
     LoginCode,
@@ -71,7 +72,7 @@ PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, code.jobs_router, cluster.router, metrics.router,
     checkpoints.router, outputs.router, experiments.router, alerts.router, views.router,
     ledger.router, reports.router, auth.router, commands.router, audit.router, users.router,
-    groups.router, projects.router, secrets.router,
+    groups.router, projects.router, secrets.router, stacks.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -85,7 +86,9 @@ RFC 3339 in UTC, memory is in bytes, power in watts, utilization from 0 to 100.
 
 A job's frames are streamed over a websocket, `/api/v1/metrics/stream/{job_id}?after=SEQ`, one JSON
 object `{seq, type, …}` a message; an unknown job is accepted and then closed with code 4404.
-Notifications of browsers are streamed at `/api/v1/alerts/stream?after=SEQUENCE`.
+Notifications of browsers are streamed at `/api/v1/alerts/stream?after=SEQUENCE`. Commands and ports
+beside running jobs are websockets, too (docs/inside.md): `/api/v1/training/jobs/{job_id}/exec` and
+`/api/v1/training/jobs/{job_id}/forward/{port}`.
 """
 _TAGS = [
     {"name": "jobs", "description": "Jobs and their life cycle."},

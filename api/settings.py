@@ -114,6 +114,12 @@ class Settings(Documented, BaseSettings):
     """Live streams that one user may have open from one address."""
     uploads_per_user: Annotated[int, Field(ge=1, le=10**6)] = 4
     """Uploads of code that one user may have on their way from one address."""
+    allow_exec: bool = True
+    """Let users run commands, and reach ports, beside the jobs that they may cancel."""
+    exec_idle: Annotated[Duration, Field(gt=0, le=10**7)] = 4 * 3600.0
+    """A command or a forwarded port through which nothing has passed for so long is ended."""
+    exec_per_user: Annotated[int, Field(ge=1, le=10**6)] = 20
+    """Commands and forwarded ports that one user may have open from one address."""
     queued_jobs_per_user: Annotated[int, Field(ge=1, le=10**9)] = 1000
     """Jobs of one user that may wait in the queue."""
     log_bytes_per_job: Annotated[int, Field(ge=1024, le=2**60)] = 1024**3
@@ -254,6 +260,8 @@ class Settings(Documented, BaseSettings):
             output_bytes_per_job=self.output_bytes_per_job,
             secrets_key_file=self.secrets_key_file,
             audit_days=self.audit_days,
+            exec_allowed=self.allow_exec and not self.mock,
+            exec_idle_seconds=self.exec_idle,
             quotas=self.quotas,
             preemption=self.preemption,
             priority_ageing_seconds=self.priority_ageing,

@@ -49,6 +49,8 @@ from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.secrets.service import SecretService
 from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.cluster.tunnels.service import TunnelService
+from trainhall.cluster.tunnels.waiting import WaitingTunnels
 from trainhall.cluster.what_if.service import WhatIfService
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
@@ -110,7 +112,11 @@ class Coordinator:
         self.checkpoints = CheckpointService(context, self.store)
         self.rank_events = RankEvents(context, self.checkpoints)
         undeliverable = UndeliverableAttempts()
-        self.gateway = Gateway(context, self.heartbeats, undeliverable)
+        self.waiting_tunnels = WaitingTunnels()
+        self.tunnels = TunnelService(context, self.waiting_tunnels)
+        self.gateway = Gateway(
+            context, self.heartbeats, undeliverable, self.waiting_tunnels.tickets
+        )
         self.reconciler = Reconciler(context, self.heartbeats, undeliverable)
         self.hub = Hub(db)
         self.alert_feed = BrowserFeed(db)

@@ -96,6 +96,10 @@ class ClusterOptions:
     """File with the key of stored secrets; None: `secrets.key` in the data folder."""
     audit_days: float = 365.0
     """Rows of the audit log are kept for so many days."""
+    exec_allowed: bool = True
+    """Users may begin sessions beside the ranks of jobs that they may cancel."""
+    exec_idle_seconds: float = 4 * 3600.0
+    """A session through which nothing has passed for so long is ended."""
     housekeeping_seconds: float = 30.0
     """Interval between removals of deleted files."""
     queue_history_seconds: float = 10.0

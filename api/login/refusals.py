@@ -33,9 +33,12 @@ ACTIONS = {
     "log_in": "session.create",
     "log_in_by_password": "session.create",
     "log_out": "session.end",
+    "open_exec": "job.exec",
+    "open_forward": "job.forward",
     "poll_device_login": "token.create",
     "put_code": "code.upload",
     "remove_group_member": "group.change",
+    "take_stacks": "job.stacks",
     "trade_browser_code": "token.create",
 }
 """Actions of operations whose function does not name them, as `cancel_job` does `job.cancel`."""
@@ -45,6 +48,7 @@ AGENT_ACTIONS = {
     "connect": "node.connect",
     "create_token": "token.create",
     "join": "node.join",
+    "open_tunnel": "tunnel.open",
     "put_file": "checkpoint.upload",
     "put_output": "output.upload",
     "ship": "metrics.ship",
@@ -61,10 +65,12 @@ def action_of(operation: str, method: str) -> str:
     Args:
         operation: name of its function; empty: there is none.
     """
+    if operation in ACTIONS:
+        return ACTIONS[operation]
     if not operation or method in ("GET", "HEAD") or operation in READERS:
         return READ
     verb, _, kind = operation.partition("_")
-    return ACTIONS.get(operation, f"{kind}.{verb}")
+    return f"{kind}.{verb}"
 
 
 def note_refusal(connection: HTTPConnection, refusal: RefusalError, error: Exception) -> None:

@@ -30,6 +30,7 @@ from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.secrets.service import SecretService
+from trainhall.cluster.tunnels.service import TunnelService
 from trainhall.cluster.what_if.service import WhatIfService
 
 if TYPE_CHECKING:
@@ -126,6 +127,10 @@ class LimitedServices:
     @cached_property
     def secrets(self) -> SecretService:
         return self.unlimited.secrets.limited_to(self.caller)
+
+    @cached_property
+    def tunnels(self) -> TunnelService:
+        return self.unlimited.tunnels.limited_to(self.caller)
 
     @cached_property
     def users(self) -> UserService:

@@ -23,6 +23,7 @@ from trainhall.api.limits import TURN_SECONDS, limits_of, network_at
 from trainhall.api.login.refusals import note_agent_refusal
 from trainhall.api.params import checked_id, parse_digits
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
+from trainhall.api.routes.tunnels.socket import SocketSide
 from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError, NotHeldError
 from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
@@ -52,6 +53,8 @@ BATCH_BYTES = 16 * 1024 * 1024
 """Limit of one batch of metrics, events or log bytes."""
 JOIN_BYTES = 1024 * 1024
 MAX_EVENTS = 100_000
+MAX_TUNNEL_BYTES = 1024 * 1024
+"""Limit of one message of a tunnel: the stacks of a rank are one."""
 MAX_INT32 = 2**31 - 1
 MAX_OFFSET = 2**62
 MAX_WRITER = 64
@@ -253,6 +256,19 @@ async def ship(websocket: WebSocket) -> None:
         await channel.close(CloseCode.INVALID, str(error))
 
 
+async def open_tunnel(websocket: WebSocket) -> None:
+    """Hand over a tunnel that the node was asked for, until it is not used any more."""
+    node_id = await _admitted(websocket)
+    if node_id is None:
+        return
+    side = SocketSide(websocket, MAX_TUNNEL_BYTES)
+    waiting = coordinator_of(websocket).waiting_tunnels
+    if await waiting.hand_over(node_id, websocket.path_params["ticket"], side):
+        await side.close(1000)
+    else:
+        await side.close(CloseCode.INVALID, "this tunnel is not asked for")
+
+
 async def _stored(
     websocket: WebSocket, items: Sequence[tuple[BatchItem, bytes]]
 ) -> Sequence[int | BaseException]:
@@ -339,6 +355,7 @@ ROUTES = [
     Route(CA_PATH.removeprefix(AGENT_PREFIX), read_authority, methods=["GET"]),
     WebSocketRoute("/connect", connect),
     WebSocketRoute("/ship", ship),
+    WebSocketRoute("/tunnels/{ticket}", open_tunnel),
     Route(_JOB + "/attempts/{attempt:int}/metrics", ship_metrics, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/events", ship_events, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/logs", ship_logs, methods=["POST"]),

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import ssl
 import time
 import uuid
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from trainhall.cli.base.errors import (
 from trainhall.cli.base.trust import anchor_of
 from trainhall.cluster.api_paths import API_PREFIX, is_base_url
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.tls import Anchor, describe_refusal, tls_context
+from trainhall.cluster.tls import Anchor, describe_refusal, is_https, tls_context
 
 # Repeating one of these changes nothing more than sending it once did.
 IDEMPOTENT = frozenset({"GET", "HEAD"})
@@ -233,6 +234,18 @@ class Client:
                     left_out = max(0, left_out - len(piece))
         except httpx.TransportError as error:
             raise self._unreachable(error) from None
+
+    def websocket(self, path: str) -> tuple[str, dict[str, str], ssl.SSLContext | None]:
+        """Return the URL of a websocket below /api/v1, and the headers and the TLS to open it
+        with."""
+        if not self._has_token:
+            self.get("/auth/me")  # finds one, if one is needed
+        token = self._http.headers.get("Authorization")
+        return (
+            "ws" + self.url.removeprefix("http") + API_PREFIX + path,
+            {} if token is None else {"Authorization": token},
+            tls_context(self.url, self._anchor) if is_https(self.url) else None,
+        )
 
     def get(self, path: str, **params: Any) -> Any:
         return self.request("GET", path, params={k: v for k, v in params.items() if v is not None})

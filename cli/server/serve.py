@@ -118,6 +118,14 @@ def agent(
             show_default="what the join token names, else public authorities",
         ),
     ] = None,
+    allow_exec: Annotated[
+        bool,
+        typer.Option(
+            "--exec/--no-exec",
+            envvar="TRAINHALL_AGENT_EXEC",
+            help="Let users run commands, and reach ports, beside their jobs on this host.",
+        ),
+    ] = True,
     tls_own: Annotated[Path | None, typer.Option("--tls-own", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
@@ -145,6 +153,7 @@ def agent(
             job_memory=int(job_memory * 2**30) if job_memory is not None else None,
             tls_ca=tls_ca,
             tls_own=tls_own,
+            allows_exec=allow_exec,
             stop_ranks_on_exit=supervised,
         )
         run_agent(options)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import subprocess
 from collections.abc import Callable
 
 from trainhall.cluster.agent import threads
@@ -254,6 +255,20 @@ class Attempts:
 
         with contextlib.suppress(OSError):  # a failing disk: they are fetched
             await threads.finish(keep)
+
+    def start_inside(
+        self, job_id: str, attempt: int, module: str, fd: int
+    ) -> subprocess.Popen[bytes] | None:
+        """Start a module within an attempt (`Launcher.start_inside`); None: it does not run here.
+
+        Raises:
+            OSError: no process can be started.
+            CannotStartError: not with the attempt's user.
+        """
+        for found in self.observed.live():
+            if (found.token.job_id, found.token.attempt) == (job_id, attempt):
+                return self._launcher.start_inside(found, module, fd)
+        return None
 
     async def close(self) -> None:
         """Leave everything as it is, for the next agent to find."""

@@ -39,6 +39,7 @@ from trainhall.cluster.agent.os_support import cgroups, linux
 from trainhall.cluster.agent.run_as import RunAs, parse_run_as
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
+from trainhall.cluster.agent.tunnels.host import Tunnels
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks, wait_until_set
 from trainhall.cluster.wire.join_token import JoinToken
@@ -113,6 +114,7 @@ class Agent:
         self._api = BatchedApi(options, self._trust)
         self._wake = asyncio.Event()
         self._attempts = Attempts(data_dir, self._api, self._warm, self._wake.set, settings)
+        self._tunnels = Tunnels(options, self._trust, self._attempts)
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
         self._removed: dict[str, None] = {}
@@ -145,6 +147,7 @@ class Agent:
             raise _cause(group) from None
         finally:
             await end_tasks([work, stopped, *self._removing.values()])
+            await self._tunnels.close()
             await self._attempts.close()
             await self._warm.stop()
             await self._api.close()
@@ -255,6 +258,7 @@ class Agent:
         self._attempts.reconcile()
         if self._stopping:
             return
+        self._tunnels.take(desired.tunnels, self._api.credential)
         self._removed = {path: None for path in self._removed if path in desired.remove}
         for path in desired.remove:
             if path not in self._removed and path not in self._removing:

@@ -77,6 +77,8 @@ class AgentOptions:
     """Names of variables of the agent's environment that jobs get beside the usual ones
     (`launch.job_environment`)."""
     name: str = field(default_factory=socket.gethostname)
+    allows_exec: bool = True
+    """Start commands, and open connections, beside jobs for those who may cancel them."""
     stop_ranks_on_exit: bool = False
     """End the ranks, too, when asked to end. Otherwise they keep running and the next agent
     finds them."""
@@ -115,6 +117,10 @@ class AgentOptions:
     def shipping_url(self) -> str:
         """Return the URL that small items from ranks are sent to (`cluster.wire.batches`)."""
         return "ws" + self.url.removeprefix("http") + "/ship"
+
+    def tunnel_url(self, ticket: str) -> str:
+        """Return the URL of a tunnel (`cluster.wire.tunnel`)."""
+        return "ws" + self.url.removeprefix("http") + f"/tunnels/{ticket}"
 
     def own_address(self) -> str:
         """Return the address at which other nodes reach this one."""

@@ -6,6 +6,7 @@ the desired state is sent again if a node's reports do not show that it was appl
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import orjson
@@ -106,8 +107,15 @@ class Gateway(Service):
         context: ServiceContext,
         heartbeats: HeartbeatMonitor,
         undeliverable: UndeliverableAttempts,
+        tickets: Callable[[str], list[str]] = lambda _: [],
     ) -> None:
+        """Prepare for connections.
+
+        Args:
+            tickets: returns those of the tunnels that a node is asked for.
+        """
         super().__init__(context)
+        self._tickets = tickets
         self._heartbeats = heartbeats
         self._undeliverable = undeliverable
         self._connections: dict[str, _Connection] = {}
@@ -351,6 +359,7 @@ class Gateway(Service):
                 heartbeat_seconds=self._options.heartbeat_seconds,
                 assignments=found,
                 remove=list(await retention.to_remove(session, node_id)),
+                tunnels=self._tickets(node_id),
             )
         if self._undeliverable.note(not_understood):
             self._notifier.notify_reconciler()

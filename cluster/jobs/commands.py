@@ -32,6 +32,9 @@ class Command(StrEnum):
     ARCHIVE = "archive"
     UNARCHIVE = "unarchive"
     DELETE = "delete"
+    EXEC = "exec"
+    """A session beside its ranks: a command, or connections to a port."""
+    STACKS = "stacks"
 
 
 RIGHTS: Mapping[Command, Action] = {
@@ -209,6 +212,8 @@ def refusal(job: Job, command: Command) -> str | None:
             )
         case Command.CAPTURE_GRADIENTS if state in FINAL_STATES:
             return f"it is {state.value} and takes no more steps"
+        case Command.EXEC | Command.STACKS if state not in ACTIVE_STATES:
+            return f"it is {state.value}, and has no processes"
         case Command.ARCHIVE | Command.DELETE if state not in FINAL_STATES:
             return f"it is {state.value}; cancel it first, or wait until it has ended"
     return _refused_transition(state, command) if command in TRANSITIONS else None

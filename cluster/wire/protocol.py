@@ -9,6 +9,7 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     POST /join                                             `JoinRequest` → `JoinReply`
     WS   /connect                                          `Report` ⇄ `Desired`
     WS   /ship                                             small batches ⇄ replies (`wire.batches`)
+    WS   /tunnels/{ticket}                                 a session beside a job (`wire.tunnel`)
     POST /jobs/{job}/attempts/{attempt}/metrics?writer=W&generation=G  metric frames → `Acked`
     POST /jobs/{job}/attempts/{attempt}/events?writer=W&generation=G   `RankEvent` lines → `Acked`
     POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N&generation=G → `LogAcked`
@@ -237,6 +238,8 @@ class Desired(Message):
     remove: list[str] = []
     """Checkpoint folders on shared storage that retention or a user deleted. The agent removes
     only a folder that is named like a checkpoint and holds a manifest."""
+    tunnels: list[str] = []
+    """Tickets of tunnels that the agent shall open, each once (`cluster.wire.tunnel`)."""
 
 
 class ReportAck(Message):

@@ -51,6 +51,10 @@ async def admin(closed: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield made
 
 
+ELSEWHERE = ("take_stacks",)
+"""Operations that need a job that runs: their rows are looked at in `access/test_sessions.py`."""
+
+
 def _mutating() -> dict[str, tuple[str, str]]:
     """Method and path of the operations that change something, by the function's name."""
     found = {}
@@ -117,7 +121,8 @@ async def test_every_change_leaves_one_row_without_secrets(
     await _walk_others(walk)
     await _walk_logins(walk, admin)
     await _walk_people(walk, admin)
-    assert set(walk.walked) == set(walk.operations), "an operation that changes something"
+    walked = {*walk.walked, *ELSEWHERE}
+    assert walked == set(walk.operations), "an operation that changes something"
     await _check_no_secrets(walk, closed)
 
 

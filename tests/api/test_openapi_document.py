@@ -67,6 +67,7 @@ NAMES = {
     "readQuotas",
     "askWhatIf",
     "readMetrics",
+    "takeStacks",
     "captureGradients",
     "readGradients",
     "readGradientsOfStep",

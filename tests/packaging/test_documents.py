@@ -65,7 +65,9 @@ def test_commands_in_documents_exist(page: Path) -> None:
                 break
             assert word in found.commands, line
             found = found.commands[word]
-        known = {option for param in found.params for option in param.opts}
+        known = {
+            option for param in found.params for option in (*param.opts, *param.secondary_opts)
+        }
         for word in words:
             if word.startswith("--"):
                 assert word.split("=")[0] in known | {"--help"}, line

@@ -118,16 +118,19 @@ class Launcher:
         self.children: list[subprocess.Popen[bytes]] = []
         """Shims that this agent executed: an ended one stays in the process table until polled."""
         self._planners: set[int] = set()
+        self._inside: list[subprocess.Popen[bytes]] = []
+        """Processes that were started within attempts."""
 
     @property
     def pids(self) -> set[int]:
         """Return the pids of what this agent has started."""
         warm = {self._warm.pid} if self._warm.pid is not None else set()
-        return {child.pid for child in self.children} | self._planners | warm
+        return {child.pid for child in (*self.children, *self._inside)} | self._planners | warm
 
     def reap(self) -> None:
         """Take ended shims, and what they left to this agent, out of the process table."""
         self.children = [child for child in self.children if child.poll() is None]
+        self._inside = [child for child in self._inside if child.poll() is None]
         if linux.adopts_orphans():
             processes.reap_adopted(self.pids)
 
@@ -350,4 +353,26 @@ class Launcher:
                 start_new_session=True,
             )
         self.children.append(child)
+        return child
+
+    def start_inside(self, attempt: Attempt, module: str, fd: int) -> subprocess.Popen[bytes]:
+        """Start a module with the user, the limits and the mark of an attempt that runs.
+
+        Args:
+            fd: a file that it inherits.
+        """
+        confinement = self._confinement(attempt)
+        child = subprocess.Popen(
+            [
+                *(sys.executable, "-m", module, str(attempt.folder.path), str(fd)),
+                *(("--confinement", confinement) if confinement else ()),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**self._environment, processes.MARK: str(attempt.folder.path)},
+            cwd="/",
+            pass_fds=(fd,),
+            start_new_session=True,
+        )
+        self._inside.append(child)
         return child

@@ -1343,7 +1343,7 @@ export type CodeFile = {
 /**
  * Command
  */
-export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients' | 'archive' | 'unarchive' | 'delete';
+export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients' | 'archive' | 'unarchive' | 'delete' | 'exec' | 'stacks';
 
 /**
  * Comparison
@@ -5623,6 +5623,36 @@ export type RankPlacement = {
 };
 
 /**
+ * RankStacks
+ *
+ * Stacks of a rank's threads.
+ */
+export type RankStacks = {
+    /**
+     * Rank
+     */
+    rank: number;
+    /**
+     * Node
+     *
+     * Name of its node.
+     */
+    node: string;
+    /**
+     * Pid
+     *
+     * Its process on that node; null where there is none.
+     */
+    pid: number | null;
+    /**
+     * Text
+     *
+     * The stacks, or why there are none.
+     */
+    text: string;
+};
+
+/**
  * Readiness
  *
  * The coordinator serves; its database answers.
@@ -6503,6 +6533,22 @@ export type SpecGitState = {
  * MetricMode
  */
 export type SpecMetricMode = 'min' | 'max';
+
+/**
+ * Stacks
+ *
+ * Stacks of a job's ranks, all of the same moment.
+ */
+export type Stacks = {
+    /**
+     * Attempt
+     */
+    attempt: number;
+    /**
+     * Items
+     */
+    items: Array<RankStacks>;
+};
 
 /**
  * Steps
@@ -14344,3 +14390,66 @@ export type SetOwnSecretResponses = {
 };
 
 export type SetOwnSecretResponse = SetOwnSecretResponses[keyof SetOwnSecretResponses];
+
+export type TakeStacksData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Rank
+         *
+         * Ranks, repeated for each; none: all.
+         */
+        rank?: Array<number> | null;
+    };
+    url: '/api/v1/training/jobs/{job_id}/stacks';
+};
+
+export type TakeStacksErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type TakeStacksError = TakeStacksErrors[keyof TakeStacksErrors];
+
+export type TakeStacksResponses = {
+    /**
+     * The stacks of all threads, rank by rank.
+     */
+    200: Stacks;
+};
+
+export type TakeStacksResponse = TakeStacksResponses[keyof TakeStacksResponses];

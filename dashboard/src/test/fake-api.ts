@@ -59,7 +59,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     spec: { name: "digits", task: { name: "digits", params: {} } },
     metrics: { loss: 0.5 },
     main_metric: { name: "loss", value: 0.5, goal: "min" },
-    allowed_commands: ["pause", "resize", "cancel", "capture_gradients"],
+    allowed_commands: ["pause", "resize", "cancel", "capture_gradients", "exec", "stacks"],
     refused_commands: { restore: "It is running; pause or cancel it before a restore." },
     straggler: null,
     warnings: [],

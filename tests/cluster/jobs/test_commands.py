@@ -22,10 +22,10 @@ def allowed(state: str, spec: dict[str, Any] = TASK) -> set[str]:
     ("state", "commands"),
     [
         ("queued", {"pause", "resize", "cancel", "restore", "capture_gradients"}),
-        ("running", {"pause", "resize", "cancel", "capture_gradients"}),
-        ("pausing", {"resize", "cancel", "capture_gradients"}),
+        ("running", {"pause", "resize", "cancel", "capture_gradients", "exec", "stacks"}),
+        ("pausing", {"resize", "cancel", "capture_gradients", "exec", "stacks"}),
         ("paused", {"resume", "resize", "cancel", "restore", "capture_gradients"}),
-        ("cancelling", {"capture_gradients"}),
+        ("cancelling", {"capture_gradients", "exec", "stacks"}),
         ("completed", {"restore", "archive", "delete"}),
     ],
 )

@@ -37,6 +37,8 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
             return Asked(json={"notes": "other"})
         case "PUT", "/training/jobs/{job_id}/resize":
             return Asked(json={"workers": 2})
+        case "WS", "/training/jobs/{job_id}/forward/{port}":
+            return Asked(params={"port": "8888"})
         case "PUT", "/training/code/{sha256}":
             # Bytes that the other project has, too.
             digest, data = archive(**{"shared.py": "print(1)"})

@@ -11,13 +11,15 @@ OPEN = 101
 
 
 class Socket:
-    """A websocket's viewer, who sends nothing."""
+    """A websocket's viewer, who sends nothing unless asked to."""
 
-    def __init__(self, app: FastAPI, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, app: FastAPI, path: str, headers: Mapping[str, str], query: bytes = b"after=0"
+    ) -> None:
         self._app = app
         self._scope: dict[str, Any] = {
             "type": "websocket", "path": path, "raw_path": path.encode(),
-            "query_string": b"after=0",
+            "query_string": query,
             "headers": [
                 (b"host", b"127.0.0.1:8000"),
                 *((name.lower().encode(), value.encode()) for name, value in headers.items()),
@@ -39,6 +41,11 @@ class Socket:
     async def __aexit__(self, *_: object) -> None:
         self._sent.put_nowait({"type": "websocket.disconnect", "code": 1000})
         await asyncio.wait_for(self._task, 10)
+
+    def send(self, message: str | bytes) -> None:
+        """Send a message to the application."""
+        kind = "text" if isinstance(message, str) else "bytes"
+        self._sent.put_nowait({"type": "websocket.receive", kind: message})
 
     async def next(self) -> MutableMapping[str, Any]:
         """The next message of the application."""

@@ -34,12 +34,9 @@ def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> N
     Args:
         stopped: ranks whose process is stopped and can answer nothing.
     """
-    found = _py_spy(pids)
-    asked = {rank: pid for rank, pid in pids.items() if rank not in found and rank not in stopped}
-    found |= _answers(folder, asked)
+    found = collect(folder, pids, stopped)
     records = flight_record.save(folder, pids)
-    for rank, pid in pids.items():
-        text = found.get(rank) or _waits_in(pid, is_stopped=rank in stopped)
+    for rank, text in found.items():
         if rank in records:
             text += f"\nits last collectives are in {flight_record.record_path(folder, rank)}"
         with contextlib.suppress(OSError):  # a full disk: the hang is reported all the same
@@ -47,6 +44,21 @@ def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> N
         with contextlib.suppress(OSError):
             log = f"[trainhall] no progress; stacks of rank {rank}:\n{text}\n"
             _write(folder.stderr(rank), os.O_APPEND, log)
+
+
+def collect(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> dict[int, str]:
+    """Return the stacks of ranks (rank → pid), or why there are none.
+
+    Args:
+        stopped: ranks whose process is stopped and can answer nothing.
+    """
+    found = _py_spy(pids)
+    asked = {rank: pid for rank, pid in pids.items() if rank not in found and rank not in stopped}
+    found |= _answers(folder, asked)
+    return {
+        rank: found.get(rank) or _waits_in(pid, is_stopped=rank in stopped)
+        for rank, pid in pids.items()
+    }
 
 
 def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
@@ -79,21 +91,25 @@ def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
 def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
     """Ask the processes to write their stacks themselves, and return these."""
     asked = {}
+    before: dict[int, int] = {}
     for rank, pid in pids.items():
         progress = read(folder.path, pid)
         if progress is not None and progress.answers:
             with contextlib.suppress(OSError):
+                path = stacks_path(folder.path, pid)
+                before[rank] = path.stat().st_size  # with the answers to earlier signals
                 os.kill(pid, STACKS_SIGNAL)
-                asked[rank] = stacks_path(folder.path, pid)
+                asked[rank] = path
     until = time.monotonic() + ANSWER_SECONDS
     sizes: dict[int, int] = {}
     while time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
         now = {rank: path.stat().st_size for rank, path in asked.items() if path.exists()}
-        if now == sizes and len(now) == len(asked) and all(now.values()):
+        have_written = len(now) == len(asked) and all(now[rank] > before[rank] for rank in now)
+        if now == sizes and have_written:
             break  # all have written, and none writes any more
         sizes = now
-    return {rank: text for rank, path in asked.items() if (text := _read(path))}
+    return {rank: text for rank, path in asked.items() if (text := _read(path, before[rank]))}
 
 
 def _write(path: Path, flags: int, text: str) -> None:
@@ -101,9 +117,10 @@ def _write(path: Path, flags: int, text: str) -> None:
         file.write(text)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, start: int = 0) -> str:
     try:
         with open(open_regular(path), "rb") as file:
+            file.seek(start)
             return file.read(MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -357,3 +357,15 @@ def test_hang_limit_counts_first_step_only_when_compiling(
     spec: dict[str, Any] = {"name": "a", "task": {"name": "digits"}}
     assert not detector.may_compile(validate_spec(spec))
     assert detector.may_compile(validate_spec({**spec, "training": {"compile": True}}))
+
+
+@pytest.mark.processes
+def test_stack_dumps_are_those_of_their_moment(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    progress = Progress(tmp_path)
+    try:
+        for _ in range(2):
+            text = stack_dumps.collect(folder, {0: os.getpid()}, set())[0]
+            assert text.count("Current thread") == 1, text
+    finally:
+        progress.close()

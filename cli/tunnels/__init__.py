@@ -1,0 +1,1 @@
+"""Commands into running jobs: `exec`, `forward`, `stacks`; imports `base`."""

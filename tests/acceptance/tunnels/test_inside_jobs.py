@@ -1,0 +1,93 @@
+"""Into a running job: by the command line, through coordinator and agent, and out again."""
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+from support.cluster.agent_process import script
+from support.cluster.cluster import Cluster
+from support.forking import forks
+from support.waiting import eventually
+
+from trainhall.cli.base.client import Client
+from trainhall.cli.tunnels.connection import open_session
+
+pytestmark = pytest.mark.acceptance
+
+SERVER = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print("port", server.getsockname()[1], flush=True)
+while True:
+    connection, _ = server.accept()
+    connection.sendall(b"from inside")
+    connection.close()
+"""
+
+
+def start(cluster: Cluster, tmp_path: Path) -> tuple[str, int]:
+    """A job that runs, and the port on which it answers."""
+    job = cluster.submit({"name": "server", **script(tmp_path, SERVER)})
+    cluster.wait_for(job, "running")
+    line = eventually("a port", lambda: cluster.log_text(job, 0).partition("port ")[2])
+    return job, int(line)
+
+
+def test_users_get_into_a_running_job(cluster_of_its_own: Cluster, tmp_path: Path) -> None:
+    cluster = cluster_of_its_own
+    job, port = start(cluster, tmp_path)
+    url = ["--url", cluster.url]
+    text = "echo $TRAINHALL_JOB_ID; echo bad >&2; exit 3"
+    done = forks.run(forks.TRAINHALL, ["exec", job, *url, "--", "sh", "-c", text])
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"{job}\n", "bad\n")
+    assert asyncio.run(read_from(cluster.url, job, port)) == b"from inside"
+    done = forks.run(forks.TRAINHALL, ["stacks", job, *url, "-o", "json"])
+    assert [each["rank"] for each in json.loads(done.stdout)["items"]] == [0]
+    with contextlib.ExitStack() as files:
+        command = ["exec", job, *url, "--", "sleep", "1002"]
+        session = forks.start(files, forks.TRAINHALL, command)
+        (inside,) = eventually("the command", lambda: sleeping("1002"))
+        cluster.request("DELETE", f"/training/jobs/{job}")
+        cluster.wait_for(job, "cancelled")
+        # The command ends before the process that reports its end, or after it.
+        assert session.wait(30) in (1, 137)
+        assert not inside.is_running()
+    done = forks.run(forks.TRAINHALL, ["exec", job, *url])
+    assert done.returncode == 5
+    assert "it is cancelled, and has no processes" in done.stderr
+
+
+def test_session_ends_with_a_killed_agent(cluster_of_its_own: Cluster, tmp_path: Path) -> None:
+    cluster = cluster_of_its_own
+    job, _ = start(cluster, tmp_path)
+    with contextlib.ExitStack() as files:
+        command = ["exec", job, "--url", cluster.url, "--", "sleep", "1003"]
+        session = forks.start(files, forks.TRAINHALL, command)
+        (inside,) = eventually("the command", lambda: sleeping("1003"))
+        cluster.agent.kill()
+        assert session.wait(30) == 1
+        eventually("the end", lambda: not inside.is_running())
+    (rank,) = cluster.rank_processes(job)
+    assert rank.is_running()
+
+
+def sleeping(seconds: str) -> list[psutil.Process]:
+    all_ = psutil.process_iter(["cmdline"])
+    return [each for each in all_ if each.info["cmdline"] == ["sleep", seconds]]
+
+
+async def read_from(url: str, job: str, port: int) -> bytes:
+    """What a port beside rank 0 answers."""
+    started = asyncio.Event()
+    with Client(url) as client:
+        path = f"/training/jobs/{job}/forward/{port}"
+        async with open_session(client, path, started.set) as session:
+            receiving = asyncio.create_task(session.tunnel.run())
+            await started.wait()
+            stream = await session.tunnel.open()
+            data = await stream.read()
+            receiving.cancel()
+            return data
