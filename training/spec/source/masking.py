@@ -27,6 +27,8 @@ _VARIABLE = re.compile(
     rf"(?P<before>^[+\- ]?\s*(?:export\s+)?(?:[A-Z0-9]+_)*(?:{_WORD.upper()})=)[^\s\"'(]+",
     re.MULTILINE,
 )
+_UNQUOTED = re.compile(rf"(?P<before>(?:\b|_)(?:{_WORD})\s*[:=]\s*)[^\s\"',}}]+", re.IGNORECASE)
+"""Values in an argument in YAML; in code they may be expressions."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -54,6 +56,7 @@ def mask_command(command: Sequence[str]) -> list[str]:
         elif equals and is_secret_name(name):
             masked.append(f"{name}={MASK}")
         else:
-            masked.append(mask_text(argument))
+            text = mask_text(argument)
+            masked.append(_UNQUOTED.sub(lambda m: f"{m['before']}{MASK}", text))
         follows = argument.startswith("-") and not equals and is_secret_name(argument)
     return masked

@@ -39,6 +39,12 @@ def test_text_is_masked(text: str, masked: str) -> None:
     assert mask_text(text) == masked
 
 
+def test_yaml_in_an_argument_is_masked() -> None:
+    command = ["script.env={HF_TOKEN: abc, A: b}", 'script.env={"API_KEY": "abc"}', "max_tokens=5"]
+    masked = ["script.env={HF_TOKEN: ***, A: b}", 'script.env={"API_KEY": "***"}', "max_tokens=5"]
+    assert mask_command(command) == masked
+
+
 def test_arguments_are_masked() -> None:
     command = ["train", "--hub-token", "abc", "--api-key=abc", "--token", "--lr", "0.1"]
     assert mask_command(command) == [
