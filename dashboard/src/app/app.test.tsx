@@ -505,7 +505,7 @@ describe("a new job", () => {
   it("that can never start is valid, with a warning", async () => {
     const reason = "needs 9 GPUs; add nodes with `trainhall nodes add`";
     const outlook = { when: "never", position: 1, expected_at: null, reason };
-    await open("/new", { "POST /training/jobs": { outlook, spec: {} } });
+    await open("/new", { "POST /training/jobs": { outlook, spec: {}, warnings: [] } });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
     const warning = await screen.findByRole("alert");
     expect(warning).toHaveTextContent(
@@ -521,7 +521,7 @@ describe("a new job", () => {
         checks.push(new URL(url).searchParams.get("dry_run"));
         if (checks.length === 1) throw new TypeError("Failed to fetch");
         const outlook = { when: "now", position: 1, expected_at: null, reason: "on here" };
-        return { outlook, spec: {} };
+        return { outlook, spec: {}, warnings: [] };
       },
     });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
