@@ -1,8 +1,9 @@
-"""Table of the provenance of jobs."""
+"""Tables of the provenance of jobs: repository and command, and the locked environment."""
 
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -19,3 +20,24 @@ class JobProvenance(Base):
     )
     provenance: Mapped[dict[str, Any]]
     """A `trainhall.training.spec.source.provenance.ProvenanceSpec`."""
+
+
+class LockedEnvironment(Base):
+    """Lock of a job's environment: of the first host that prepared it, and never changed."""
+
+    __tablename__ = "locked_environments"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64))
+    """Hash of `requirements`."""
+    python: Mapped[str] = mapped_column(String(16))
+    platform: Mapped[str] = mapped_column(String(64))
+    torch: Mapped[str] = mapped_column(String(8))
+    requirements: Mapped[str] = mapped_column(Text)
+    options: Mapped[list[Any]]
+    """Indexes of packages, with passwords where their URLs have them."""
+    packages: Mapped[int]
+    node: Mapped[str] = mapped_column(String(128))
+    """Name of the node that made it."""
+    attempt: Mapped[int]
+    locked_at: Mapped[datetime]

@@ -49,6 +49,7 @@ AGENT_ACTIONS = {
     "create_token": "token.create",
     "join": "node.join",
     "open_tunnel": "tunnel.open",
+    "put_environment": "environment.lock",
     "put_file": "checkpoint.upload",
     "put_output": "output.upload",
     "ship": "metrics.ship",

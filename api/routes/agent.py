@@ -30,6 +30,7 @@ from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.tls import CA_PATH
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
+from trainhall.cluster.wire.environment_lock import MAX_LOCK_BYTES, EnvironmentLock
 from trainhall.cluster.wire.outputs import MAX_SIZE, Commit, Offer
 from trainhall.cluster.wire.protocol import (
     Acked,
@@ -118,20 +119,36 @@ async def ship_logs(request: Request) -> Response:
 
 async def create_token(request: Request) -> Response:
     """An attempt whose spec asks for it gets its API token."""
-    node_id = await authenticate(request)
-    given = request.path_params
-    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
-    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
+    node_id, job_id, attempt = await _held_attempt(request)
     token = await coordinator_of(request).attempt_tokens.issue(node_id, job_id, attempt)
     return _json(AttemptToken(token=token).model_dump_json())
 
 
-async def read_secrets(request: Request) -> Response:
-    """An attempt gets the secrets that its spec names."""
+async def get_environment(request: Request) -> Response:
+    _, job_id, attempt = await _held_attempt(request)
+    lock = await coordinator_of(request).environments.lock_of(job_id, attempt)
+    return _json(lock.model_dump_json()) if lock is not None else Response(status_code=204)
+
+
+async def put_environment(request: Request) -> Response:
+    """A host has locked a job's environment; it gets the job's lock, which may be another."""
+    node_id, job_id, attempt = await _held_attempt(request)
+    lock = await read_json(request, EnvironmentLock, 2 * MAX_LOCK_BYTES)
+    stored = await coordinator_of(request).environments.store(node_id, job_id, attempt, lock)
+    return _json(stored.model_dump_json())
+
+
+async def _held_attempt(request: Request) -> tuple[str, str, int]:
     node_id = await authenticate(request)
     given = request.path_params
     job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
     await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
+    return node_id, job_id, attempt
+
+
+async def read_secrets(request: Request) -> Response:
+    """An attempt gets the secrets that its spec names."""
+    _, job_id, attempt = await _held_attempt(request)
     found = await coordinator_of(request).secrets.of_attempt(job_id, attempt)
     return _json(Secrets(values=dict(found)).model_dump_json())
 
@@ -361,6 +378,8 @@ ROUTES = [
     Route(_JOB + "/attempts/{attempt:int}/logs", ship_logs, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/token", create_token, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/secrets", read_secrets, methods=["POST"]),
+    Route(_JOB + "/attempts/{attempt:int}/environment", get_environment, methods=["GET"]),
+    Route(_JOB + "/attempts/{attempt:int}/environment", put_environment, methods=["PUT"]),
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),

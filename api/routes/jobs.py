@@ -25,6 +25,7 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.params import Cursor, IdempotencyKey, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
+from trainhall.cluster.environments.views import JobEnvironment
 from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
@@ -484,3 +485,41 @@ async def read_provenance(services: ServicesDep, job_id: JobId) -> Provenance:
     """Commit, branch, remote and uncommitted changes of the git repository of a job's code, and the
     command that submitted it. Roles that may not read code get no diff."""
     return await services.jobs.provenance(job_id)
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/environment",
+    summary="Read a job's environment",
+    answer="The environment, and what its lock says.",
+)
+async def read_environment(services: ServicesDep, job_id: JobId) -> JobEnvironment:
+    """The Python environment of the job's ranks; the first host that prepares it makes the lock."""
+    return await services.environments.read(job_id)
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/environment/lock",
+    summary="Download the lock of a job's environment",
+    also={
+        200: {
+            "description": "A requirements file with hashes.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}, "example": "einops==0.8.2 \\\n"}
+            },
+        }
+    },
+    response_class=Response,
+)
+async def download_lock(services: ServicesDep, job_id: JobId) -> Response:
+    """Exact versions and hashes of all packages, as `pip install --require-hashes -r` takes them.
+    404 until a host has made it."""
+    return Response(
+        await services.environments.requirements(job_id),
+        media_type="text/plain; charset=utf-8",
+        headers={
+            "Content-Disposition": f'attachment; filename="{job_id}-requirements.txt"',
+            "X-Content-Type-Options": "nosniff",
+        },
+    )

@@ -92,6 +92,7 @@ def submit(
     if workers is not None:
         overrides = [*(overrides or ()), f"resources.workers={workers}"]
     spec = specs.load_words(words, with_project(overrides, project))
+    specs.propose_environment(spec)
     with connect(url) as client:
         if dry_run:
             plan, words = specs.check(spec, client, include_env=include_env)
@@ -299,6 +300,9 @@ def show(
     all_events: Annotated[
         bool, typer.Option("--events", help="List all events, not only the latest.")
     ] = False,
+    lock: Annotated[
+        bool, typer.Option("--lock", help="Print the lock of its environment, and nothing else.")
+    ] = False,
     packages: Annotated[
         bool, typer.Option("--packages", help="List the packages that the job ran with.")
     ] = False,
@@ -317,11 +321,15 @@ def show(
       trainhall show 3f2a --events
       trainhall show 3f2a --packages
       trainhall show 3f2a --diff
+      trainhall show 3f2a --lock > requirements.txt
       trainhall show 3f2a -o yaml
     """
     with connect(url) as client:
         found = client.job(job)
         out.notice_if_simulated(client)
+        if lock:
+            print(client.text(f"/training/jobs/{found['id']}/environment/lock"), end="")
+            return
         events: list[Any] = []
         if all_events or output is Format.TABLE:
             events = list(client.items(f"/training/jobs/{found['id']}/events"))
@@ -349,6 +357,9 @@ def show(
             more = {"experiment": _trial_of(client, found), "parameters": page.parameters(found)}
             more |= {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             more |= {"queue": place_of(client, found)}
+            if page.has_environment(found):
+                locked = client.get(f"/training/jobs/{found['id']}/environment")
+                more |= {"environment": page.locked_environment(locked)}
             more |= {"ran with": page.environment(ran_with)}
             more |= {"git": page.repository(origin), "command": page.command_line(origin)}
             words = last_words(client, found)

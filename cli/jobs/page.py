@@ -89,6 +89,22 @@ def diff_text(found: out.Json) -> str:
     return "Uncommitted changes\n" + out.indented(text + cut)
 
 
+def has_environment(job: out.Json) -> bool:
+    """Return whether hosts install an environment for a job."""
+    given = job["spec"].get("environment") or {}
+    return any(given.get(name) is not None for name in ("python", "requirements", "project"))
+
+
+def locked_environment(found: out.Json) -> str:
+    """Describe the lock of a job's environment."""
+    if found["locked_at"] is None:
+        return "not locked yet: the first host that prepares it does"
+    number = found["packages"]
+    torch = "the host's torch" if found["torch"] == "host" else "no torch of the host"
+    packages = f"{number} locked package{'s' if number != 1 else ''}"
+    return f"Python {found['python']}, {packages}, {torch} (locked on {found['node']})"
+
+
 def packages_table(found: out.Json) -> str:
     """List the packages of an attempt."""
     if not found["packages"]:

@@ -76,6 +76,20 @@ class Packed:
         ):
             raise self._missing_path_error("script.working_dir", where)
 
+    def check_environment(self, field: str, path: str) -> None:
+        """See that what lists the job's packages is among what is sent.
+
+        Raises:
+            UsageError: the file or folder `environment.requirements` or `.project` is not.
+        """
+        file = path if field == "requirements" else f"{path}/pyproject.toml"
+        file = os.path.normpath(file)
+        if not Path(path).is_absolute() and not holds_entry(self.names, file):
+            error = self._missing_path_error(f"environment.{field}", file)
+            if field == "requirements" and "." not in path:
+                raise UsageError(f"{error}; for a package write [{path}]")
+            raise error
+
     def check_task(self, name: str) -> None:
         """Check that the class `package.module:Class` is in the upload, without running any of it.
 

@@ -342,8 +342,44 @@ def document_of(
         code.check(script)
     elif spec.task is not None and spec.task.is_own:
         code.check_task(spec.task.name)
+    if (source := spec.environment.source) is not None:
+        code.check_environment(*source)
     document["code"] = code.sha256
     return document, code
+
+
+def propose_environment(spec: "JobSpec") -> None:
+    """Say which file beside the program lists packages, if the spec leaves that out."""
+    if spec.code is None or spec.code_is_uploaded or spec.environment.is_built:
+        return
+    folder = Path(spec.code)
+    script = spec.script.path if spec.script is not None else None
+    beside = Path(script).parent if script and not Path(script).is_absolute() else Path()
+    for place in dict.fromkeys((beside, Path())):
+        for name, key, value in (
+            ("requirements.txt", "requirements", (place / "requirements.txt").as_posix()),
+            ("pyproject.toml", "project", place.as_posix()),
+        ):
+            if (folder / place / name).is_file():
+                notice(f"Note: the packages of {(place / name).as_posix()} are not installed; to "
+                    f"have that done, add --set environment.{key}={value}")  # fmt: skip
+                return
+
+
+def refuse_environment(spec: "JobSpec", command: str) -> None:
+    """Refuse a spec whose packages are installed by hosts alone.
+
+    Args:
+        command: the one that runs it here.
+
+    Raises:
+        UsageError: it asks for such an environment.
+    """
+    if spec.environment.is_built:
+        raise UsageError(
+            f"environment: `trainhall {command}` runs in this Python and installs nothing; "
+            "--set environment={} does without, and `trainhall submit` has the packages installed"
+        )
 
 
 def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:

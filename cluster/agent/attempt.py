@@ -28,6 +28,8 @@ class Attempt:
     plan: ChosenPlan | None = None
     plan_refusal: str | None = None
     """Why the strategy of its own cannot be predicted."""
+    preparing: str | None = None
+    """Work on its environment, in words; None: none, or it is there."""
     status: ShimStatus | None = None
     status_stamp: tuple[int, int] = (0, 0)
     """Inode and time of the status file that was read last."""
@@ -90,6 +92,7 @@ class Attempt:
             rendezvous=status.rendezvous if status is not None else None,
             plan=self.plan if self.stage is Stage.PLANNING else None,
             plan_refusal=self.plan_refusal if self.stage is Stage.PLANNING else None,
+            preparing=self.preparing,
         )
         if self.stage is Stage.ENDED:
             report.outcome, report.failure = self.outcome, self.failure
@@ -131,4 +134,5 @@ def keep_prepared(launch: Launch, before: Launch) -> Launch:
         names = [name for name in names if (Path(ready.folder) / name).is_dir()]
     newer = [name for name in names if name not in ready.resume]
     plan = ready.model_copy(update={"resume": [*newer, *ready.resume]})
-    return launch.model_copy(update={"checkpoint": plan, "code": before.code})
+    kept = {"code": before.code, "environment": before.environment}
+    return launch.model_copy(update={"checkpoint": plan, **kept})

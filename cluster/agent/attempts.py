@@ -53,7 +53,7 @@ class Attempts:
         settings: JobSettings,
     ) -> None:
         self._data_dir = data_dir
-        self._launcher = Launcher(data_dir, api, warm, settings)
+        self._launcher = Launcher(data_dir, api, warm, settings, changed)
         self._changed = changed
         self._desired: dict[FencingToken, Assignment] | None = None
         self._agent_ends = False

@@ -8,6 +8,7 @@
     attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
                                 `shipped.json` and, where it ended the ranks, `agent-stopped`
     code/<sha256>/              code of jobs, unpacked (`agent.launch.code_cache`)
+    environments/<key>/         Python environments of jobs (`agent.environments.store`)
     checkpoints/<job>/          local checkpoints of jobs that upload them
     outputs/<job>/<sha256>      files of ended attempts, for the next ones
     logs/                       output of the warm parent
@@ -63,6 +64,10 @@ class DataDir:
     @property
     def outputs(self) -> Path:
         return self.path / "outputs"
+
+    @property
+    def environments(self) -> Path:
+        return self.path / "environments"
 
     def checkpoints(self, job_id: str) -> Path:
         return self.path / "checkpoints" / job_id

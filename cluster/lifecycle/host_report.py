@@ -33,6 +33,8 @@ class HostReport:
     """The plan that it made, while the attempt waits for one."""
     plan_refusal: str | None = None
     """Why it cannot predict the strategy that the spec names; the attempt starts without."""
+    preparing: str | None = None
+    """Work of its agent on the job's environment, in words."""
     ended_at: datetime | None = None
     """When the outcome was first reported."""
     generation: int = 1

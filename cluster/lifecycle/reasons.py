@@ -96,6 +96,7 @@ class ReasonCode(StrEnum):
         "predicting_strategy",
         "predicting memory and step time on node {node}; {placed}",
     )
+    PREPARING = ("preparing", "preparing its environment on {hosts}")
     STRATEGY_PLANNED = ("strategy_planned", "planned: {why}")
     STRATEGY_PREDICTED = ("strategy_predicted", "predicted: {why}")
     STRATEGY_NOT_PREDICTED = ("strategy_not_predicted", "not predicted: {why}")

@@ -356,6 +356,13 @@ WHILE_RANKS_RUN = (
         _mark_running,
     ),
     Rule(
+        "prepare an environment",
+        "a host locks or installs the job's [environment](environments.md)",
+        "waits, and says what for",
+        lambda s: s.preparing,
+        lambda s: _explain(s, s.preparing) if s.preparing else None,
+    ),
+    Rule(
         "await a resize",
         "a user resized the job, and it cannot have that size yet",
         "keeps its size",

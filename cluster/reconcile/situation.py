@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from trainhall.cluster.lifecycle.reasons import Reason, describe
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, describe
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decisions import Decision, Regroup
@@ -248,6 +248,18 @@ class Situation:
             if host.report is None or host.report.phase not in ("running", "stopping", "exited")
         ]
 
+    @property
+    def preparing(self) -> Reason | None:
+        """Return what hosts do for the environment of the job; None: nothing."""
+        found = [
+            f"node {host.node_name}: {host.report.preparing}"
+            for host in self.attempt.hosts
+            if host.report is not None and host.report.preparing
+        ]
+        if not found or self.attempt.goal != "run":
+            return None
+        return Reason.of(ReasonCode.PREPARING, hosts="; ".join(found))
+
     @cached_property
     def late_start(self) -> Failure | None:
         """Failure of an attempt that takes too long to start; it names the missing hosts."""
@@ -351,6 +363,8 @@ def _describe_phase(host: HostFacts) -> str:
         case "planning":
             return "still planning its strategy, or predicting it"
         case "preparing":
+            if host.report is not None and host.report.preparing:
+                return f"still preparing its environment ({host.report.preparing})"
             return "still fetching a checkpoint or the code, or waiting for the first host"
         case phase:
             return str(phase)

@@ -10,6 +10,8 @@ from trainhall.training.link.status import Outcome
 
 MAX_REFUSAL = 1000
 """Characters of a host's words on why a strategy cannot be predicted."""
+MAX_PREPARING = 200
+"""Characters of a host's words on what it does for an environment."""
 MISSING_REPORTS = 2
 """Reports in a row without an attempt that the node once had, until it is taken as lost there."""
 
@@ -28,6 +30,7 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
         stall=report.stall,
         plan=report.plan,
         plan_refusal=report.plan_refusal and report.plan_refusal[:MAX_REFUSAL],
+        preparing=report.preparing and report.preparing[:MAX_PREPARING],
     )
     if report.outcome is None:
         return merged

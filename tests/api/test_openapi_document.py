@@ -36,6 +36,8 @@ NAMES = {
     "deleteReport",
     "changeJob",
     "putCode",
+    "readEnvironment",
+    "downloadLock",
     "getCode",
     "cancelJob",
     "deleteJob",

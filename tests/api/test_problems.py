@@ -22,6 +22,8 @@ GETS = [
     "/training/jobs/{id}/provenance",
     "/training/jobs/{id}/code",
     "/training/jobs/{id}/code.tar",
+    "/training/jobs/{id}/environment",
+    "/training/jobs/{id}/environment/lock",
     "/cluster/nodes/{id}",
     "/metrics/jobs/{id}",
     "/checkpoints/jobs/{id}",

@@ -84,6 +84,18 @@ class TracePlan(LinkModel):
     """In a run of one rank: the mean relative change of its first weights."""
 
 
+class BuiltEnvironment(LinkModel):
+    """Python environment that this host has installed for a job."""
+
+    path: str
+    """Folder of the virtual environment."""
+
+    @property
+    def python(self) -> str:
+        """Path of its interpreter."""
+        return str(Path(self.path, "bin", "python"))
+
+
 class Launch(LinkModel):
     """One attempt's part on one host. Complete: shim and ranks need nothing else."""
 
@@ -116,6 +128,8 @@ class Launch(LinkModel):
     checkpoint: CheckpointPlan
     code: str | None = None
     """Attempt's own folder with the code of the spec; the agent unpacks it."""
+    environment: BuiltEnvironment | None = None
+    """Environment of the ranks, which the agent installs; None: the agent's own."""
     planning: PlanRequest | None = None
     """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
     prediction: PlanPrediction | None = None

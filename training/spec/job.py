@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -41,6 +42,7 @@ from trainhall.training.spec.training import (
     TrainingSpec,
 )
 from trainhall.training.spec.variables.secrets import SecretNames, exposed
+from trainhall.training.spec.world.environment import EnvironmentSpec
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -70,6 +72,7 @@ class JobSpec(SpecModel):
     submit` uploads it and puts the upload's SHA-256 here."""
     outputs: OutputsSpec = OutputsSpec()
     """Files that the job leaves (docs/outputs.md)."""
+    environment: EnvironmentSpec = EnvironmentSpec()
     resources: ResourcesSpec = ResourcesSpec()
     parallelism: ParallelismSpec = ParallelismSpec()
     training: TrainingSpec = TrainingSpec()
@@ -147,10 +150,17 @@ class JobSpec(SpecModel):
 
     def _check_secrets(self) -> None:
         for name in self.secrets:
-            if self.script is not None and name in self.script.env:
-                raise problem_at(("script", "env", name), None,
-                    "is a secret of the job, too; leave it out here, or in `secrets`",
-                )  # fmt: skip
+            for where, variables in self._variables():
+                if name in variables:
+                    raise problem_at((*where, name), None,
+                        "is a secret of the job, too; leave it out here, or in `secrets`",
+                    )  # fmt: skip
+
+    def _variables(self) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
+        """Yield the environment variables that the spec gives, with their field."""
+        yield ("environment", "variables"), self.environment.variables
+        if self.script is not None:
+            yield ("script", "env"), self.script.env
 
     def _check_task_only(self) -> None:
         """Refuse options that a script would never see."""
@@ -204,7 +214,8 @@ class JobSpec(SpecModel):
     @property
     def warnings(self) -> list[str]:
         """Advice on a spec that is valid: values that look like secrets."""
-        return [*exposed(self.script.env, "script.env")] if self.script is not None else []
+        found = [exposed(values, ".".join(where)) for where, values in self._variables()]
+        return [text for texts in found for text in texts]
 
     @property
     def possible_workers(self) -> tuple[int, ...]:
@@ -355,16 +366,24 @@ class JobSpec(SpecModel):
                 "must be the SHA-256 of uploaded code; to have a folder uploaded, submit the file "
                 "with the `trainhall` command",
             )  # fmt: skip
-        for key in ("path", "working_dir") if self.script is not None else ():
-            value = getattr(self.script, key)
-            if value is None or PurePosixPath(value).is_absolute():
+        for where, value in self._paths_in_code():
+            if PurePosixPath(value).is_absolute():
                 continue
             if self.code is None:
-                raise problem_at(("script", key), value,
+                raise problem_at(where, value,
                     "must be an absolute path on every node; `trainhall submit` makes it absolute",
                 )  # fmt: skip
             if ".." in PurePosixPath(value).parts:
-                raise problem_at(("script", key), value, "must lie inside the `code` folder")
+                raise problem_at(where, value, "must lie inside the `code` folder")
+
+    def _paths_in_code(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield the paths that are relative to `code`, each with its field."""
+        for key in ("path", "working_dir") if self.script is not None else ():
+            if (value := getattr(self.script, key)) is not None:
+                yield ("script", key), value
+        if self.environment.source is not None:
+            key, value = self.environment.source
+            yield ("environment", key), value
 
     @property
     def code_is_uploaded(self) -> bool:

@@ -32,6 +32,7 @@ _SHOWN_VALUE = 80
 _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
 """Main key of each part that users often write as a plain string: `task: digits`."""
 _EXAMPLES: dict[tuple[str | int, ...], str] = {
+    ("environment",): "{requirements: requirements.txt}",
     ("metric",): "{name: eval_accuracy, goal: max}",
     ("script", "args"): '["--lr", "0.1"]',
     ("script", "env"): "{NCCL_DEBUG: INFO}",
@@ -280,6 +281,11 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
     if isinstance(script, dict) and code is None:
         _resolve(script, "path", folder)
         _resolve(script, "working_dir", folder)
+    environment = data.get("environment")
+    if isinstance(environment, dict) and code is None:
+        _resolve(environment, "project", folder)
+        if isinstance(environment.get("requirements"), str):
+            _resolve(environment, "requirements", folder)
     if isinstance(task, dict) and isinstance(params := task.get("params"), dict):
         for key in TASK_PATHS if task.get("name") in list(TASK_PARAMS) else ():
             _resolve(params, key, folder)

@@ -41,7 +41,11 @@ _BOUNDS = {
     "less_than": ("must be less than", "lt"),
 }
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_PATTERNS = {VARIABLE_NAME: "must be a letter or _, then letters, digits or _"}
+PYTHON_VERSION = r"^3\.\d{1,2}$"
+_PATTERNS = {
+    VARIABLE_NAME: "must be a letter or _, then letters, digits or _",
+    PYTHON_VERSION: "must be a version of Python 3, such as 3.12",
+}
 _LARGEST_PLAIN = 10**7
 """Larger round bounds are written as powers of ten."""
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
+from trainhall.cluster.wire.environment_lock import EnvironmentLock
 from trainhall.cluster.wire.outputs import Commit, Committed, Content, Offer, Received, Stored
 from trainhall.cluster.wire.protocol import (
     Acked,
@@ -195,6 +196,23 @@ class CoordinatorApi:
         """Ask for the secrets of an attempt, by name."""
         content = await self._request("POST", f"/jobs/{job_id}/attempts/{attempt}/secrets")
         return Secrets.model_validate_json(content).values
+
+    async def get_environment(self, job_id: str, attempt: int) -> EnvironmentLock | None:
+        """Return the lock of a job's environment; None: no host has made one yet."""
+        content = await self._request("GET", f"/jobs/{job_id}/attempts/{attempt}/environment")
+        return EnvironmentLock.model_validate_json(content) if content else None
+
+    async def put_environment(
+        self, job_id: str, attempt: int, lock: EnvironmentLock
+    ) -> EnvironmentLock:
+        """Send a lock; returns the job's, which is another one if that came first."""
+        content = await self._request(
+            "PUT",
+            f"/jobs/{job_id}/attempts/{attempt}/environment",
+            content=lock.model_dump_json().encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        return EnvironmentLock.model_validate_json(content)
 
     async def put_file(
         self,

@@ -21,6 +21,8 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     UnavailableError,
 )
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.environments.preparation import Environments, Prepared
+from trainhall.cluster.agent.environments.uv import EnvironmentFailedError
 from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name
 from trainhall.cluster.agent.launch import planner
 from trainhall.cluster.agent.launch.code_cache import (
@@ -101,8 +103,10 @@ class Launcher:
         api: CoordinatorApi,
         warm: WarmParent,
         settings: JobSettings,
+        changed: Callable[[], None],
     ) -> None:
         self._data_dir = data_dir
+        self._changed = changed
         self._api = api
         self._warm = warm
         self._environment = settings.environment
@@ -113,6 +117,7 @@ class Launcher:
         """User ids of jobs whose folders are not theirs yet."""
         self._code = CodeCache(data_dir.code, api)
         self.kept = KeptOutputs(data_dir.outputs)
+        self._environments = Environments(data_dir, api, settings.environment)
         self.launched = data_dir.read_launched()
         """The newest attempt and generation of each job that was launched here."""
         self.children: list[subprocess.Popen[bytes]] = []
@@ -125,7 +130,8 @@ class Launcher:
     def pids(self) -> set[int]:
         """Return the pids of what this agent has started."""
         warm = {self._warm.pid} if self._warm.pid is not None else set()
-        return {child.pid for child in (*self.children, *self._inside)} | self._planners | warm
+        children = {child.pid for child in (*self.children, *self._inside)}
+        return children | self._planners | self._environments.running | warm
 
     def reap(self) -> None:
         """Take ended shims, and what they left to this agent, out of the process table."""
@@ -141,9 +147,14 @@ class Launcher:
         own = attempt.launch.planning.own_strategy
         final = attempt.folder.path
         part = final.with_name(f".preparing-plan-{final.name}")
+        prepared, python = None, sys.executable
         try:
             owner = self._choose_owner(attempt.launch)
             self._data_dir.make_job_folder(attempt.launch.job_id)
+            if attempt.launch.spec.environment.is_built:
+                # It imports the task, and what the task needs.
+                prepared = await self._prepare_environment(attempt, owner)
+                python = prepared.built.python
             async with asyncio.timeout(PREDICTION_SECONDS if own else None):
                 attempt.plan = await planner.plan(
                     attempt.launch,
@@ -152,6 +163,7 @@ class Launcher:
                     self._environment,
                     owner,
                     running=self._planners,
+                    python=python,
                 )
         except TimeoutError:
             attempt.plan_refusal = f"the planner took longer than {PREDICTION_SECONDS:g} s"
@@ -166,6 +178,8 @@ class Launcher:
             raise CannotStartError(failure) from error
         finally:
             self._preparing.pop(attempt.launch.job_id, None)
+            if prepared is not None:
+                prepared.release()
 
     async def prepare(
         self, attempt: Attempt, write_last_ack: Callable[[AttemptFolder, Launch], None]
@@ -173,6 +187,7 @@ class Launcher:
         """Fetch what the attempt starts from and make its folder, which appears at once."""
         final = attempt.folder.path
         part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
+        prepared = None
         try:
             owner = self._choose_owner(attempt.launch)
             plan = await self._prepare_checkpoints(attempt.launch, owner)
@@ -189,6 +204,12 @@ class Launcher:
             await self._prepare_outputs(part, launch)
             if launch.code is not None:
                 launch = launch.model_copy(update={"code": str(final / "code")})
+            if launch.spec.environment.is_built and launch.ranks:
+                prepared = await self._prepare_environment(attempt, owner)
+                launch = launch.model_copy(update={"environment": prepared.built})
+                rank = launch.ranks[0].rank
+                part.rank(rank).mkdir(parents=True, exist_ok=True)
+                part.stdout(rank).write_text(prepared.log)
             attempt.launch = launch
             replace_json(part.launch, launch)
             if launch.spec.api_token is not None and launch.ranks:
@@ -203,6 +224,8 @@ class Launcher:
             part.path.rename(final)
         finally:
             self._preparing.pop(attempt.launch.job_id, None)
+            if prepared is not None:
+                prepared.release()
             # It is there only where something failed or was cancelled.
             if part.path.exists():
                 await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
@@ -221,6 +244,43 @@ class Launcher:
         except (OutputUnavailableError, OSError) as error:
             why = f"the files of the job's earlier attempts are not available on this host: {error}"
             raise _cannot_start(why) from error
+
+    async def _prepare_environment(self, attempt: Attempt, owner: Owner | None) -> Prepared:
+        """Lock and install the environment of an attempt, as far as that is still to be done."""
+
+        def report(what: str | None) -> None:
+            attempt.preparing = what
+            self._changed()
+
+        async def copy_code(to: Path) -> None:
+            assert attempt.launch.spec.code is not None
+            await self._code.copy(attempt.launch.spec.code, to)
+
+        folder = attempt.folder.path
+        try:
+            return await self._environments.prepare(
+                attempt.launch,
+                folder.with_name(f".preparing-environment-{folder.name}"),
+                copy_code,
+                report,
+                owner,
+            )
+        except EnvironmentFailedError as error:
+            # Another attempt would find the same packages: a user changes them, or the host.
+            raise CannotStartError(
+                Failure(
+                    message=f"its environment cannot be prepared: {error}",
+                    final=True,
+                    cause=error.cause,
+                    log_tail=error.log_tail,
+                )
+            ) from error
+        except (CodeUnavailableError, OSError) as error:
+            why = f"its environment cannot be prepared on this host: {error}"
+            raise _cannot_start(why) from error
+        finally:
+            if attempt.preparing is not None:
+                report(None)
 
     async def _ask(
         self, request: Callable[[str, int], Awaitable[T]], launch: Launch, refused: str
@@ -295,7 +355,8 @@ class Launcher:
         self.note_launched(attempt.token)
         attempt.starts += 1
         try:
-            if attempt.launch.spec.script is None and linux.IS_LINUX:
+            fresh = attempt.launch.spec.environment.needs_new_process
+            if attempt.launch.spec.script is None and linux.IS_LINUX and not fresh:
                 try:
                     await self._warm.start_shim(
                         attempt.folder, self._data_dir.doorbell, self._confinement(attempt)

@@ -34,6 +34,7 @@ async def plan(
     owner: Owner | None = None,
     *,
     running: set[int] | None = None,
+    python: str = sys.executable,
 ) -> ChosenPlan:
     """Return the strategy and mesh that suit a job best on the devices of its launch, or the
     prediction of its own.
@@ -45,6 +46,7 @@ async def plan(
         environment: of the planner, which imports that code.
         owner: as whom it does; None: as this process.
         running: holds the planner's pid while it runs.
+        python: the interpreter of the job's environment.
 
     Raises:
         PlanningFailedError: there is none.
@@ -70,7 +72,7 @@ async def plan(
             calibration=launch.planning.calibration,
             own_strategy=launch.planning.own_strategy,
         )
-        return chosen_of(planner_output(*await _run(request, environment, owner, running)))
+        return chosen_of(planner_output(*await _run(request, environment, owner, running, python)))
     except (OSError, ValueError) as error:
         raise PlanningFailedError(f"the planner failed: {error}", final=False) from error
     finally:
@@ -82,13 +84,14 @@ async def _run(
     environment: Mapping[str, str],
     owner: Owner | None = None,
     running: set[int] | None = None,
+    python: str = sys.executable,
 ) -> tuple[int, bytes, bytes]:
     env, user = dict(environment), dict[str, Any]()
     if owner is not None:
         env["HOME"] = "/"
         user = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", PLANNER),
+        *(python, "-m", PLANNER),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

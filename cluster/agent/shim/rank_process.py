@@ -46,6 +46,10 @@ class Served(Protocol):
         """Return the variables by which a rank finds it, beside those that it has."""
 
 
+_OF_THE_AGENT = ("PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
+"""Variables by which the agent's packages would come before those of the job."""
+
+
 def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
     """Return a process's name as a writer, from the rank and the generation that it began with;
     without the latter, that of the launch."""
@@ -71,6 +75,7 @@ def environment(
     env.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     # Of an agent's ranks it is there: a device's share. Without one the host is theirs alone.
     env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local)))
+    env = _with_environment(env, launch)
     if launch.spec.script is not None:
         env |= launch.spec.script.env
     if secrets:
@@ -116,6 +121,28 @@ def environment(
     }  # fmt: skip
 
 
+def _with_environment(base: Mapping[str, str], launch: Launch) -> dict[str, str]:
+    """Return the variables of a rank before those of its script: what its environment adds.
+
+    Args:
+        base: those of the host.
+    """
+    env, spec = dict(base), launch.spec.environment
+    if launch.environment is not None:
+        env = {name: value for name, value in env.items() if name not in _OF_THE_AGENT}
+        programs = str(Path(launch.environment.python).parent)
+        env["VIRTUAL_ENV"] = launch.environment.path
+        env["PATH"] = os.pathsep.join([programs, env.get("PATH", os.defpath)])
+    env |= spec.variables
+    folder = spec.source_in(launch.code)
+    if spec.project is not None and folder is not None:
+        # The project itself is not installed, since the environment is shared with other jobs.
+        source = Path(folder, "src")
+        added = [str(source if source.is_dir() else folder), env.get("PYTHONPATH", "")]
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, added))
+    return env
+
+
 def start(
     folder: AttemptFolder,
     launch: Launch,
@@ -145,13 +172,12 @@ def start(
     if script is not None:
         # The SDK in the script appends to the same file.
         events = EventSpool(folder.events(0), 0) if slot.rank == 0 else None
-        work = partial(
-            script_launch.execute, script, launch.spec.arguments, launch.code, env, events
-        )
+        work = partial(script_launch.execute, launch, script, env, events)
     elif fork:
         work = _run_task
     else:
-        work = partial(os.execve, sys.executable, [sys.executable, "-m", RANK_MODULE], env)
+        python = launch.environment.python if launch.environment else sys.executable
+        work = partial(os.execve, python, [python, "-m", RANK_MODULE], env)
     begin = folder.path if launch.code is None else Path(launch.code)
     name = f"rank {slot.rank} {launch.job_id}"
     if masked is None:

@@ -5,10 +5,11 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from trainhall.training.link.launch import Launch
 from trainhall.training.link.spool import EventSpool
 from trainhall.training.process import packages
 from trainhall.training.spec import ScriptSpec
@@ -27,9 +28,8 @@ class ScriptStartError(Exception):
 
 
 def execute(
+    launch: Launch,
     script: ScriptSpec,
-    arguments: Sequence[str],
-    code: str | None,
     env: Mapping[str, str],
     events: EventSpool | None = None,
 ) -> int:
@@ -37,30 +37,30 @@ def execute(
     stderr that says why.
 
     Args:
-        arguments: the script's, with the values of the job's parameters.
-        code: the folder of the job's code, which is the present one; without it relative paths
-            do not occur.
+        launch: its `code`, if any, is the present folder; without it relative paths do not occur.
+        script: the launch's.
         events: of rank 0, which reports its packages.
     """
+    code, own = launch.code, launch.environment.python if launch.environment else sys.executable
     try:
         path = Path(code or "/", script.path) if script.path is not None else None
-        interpreter = _interpreter(script, env)
+        interpreter = _interpreter(script, env, own)
         program = [str(path)] if path is not None else ["-m", script.module or ""]
         if path is not None:
             _check_readable(path)
         _change_folder(script, code, path)
         if events is not None:
             packages.report_of(events, interpreter, env)
-        _exec([interpreter, *program, *arguments], env)
+        _exec([interpreter, *program, *launch.spec.arguments], env)
     except ScriptStartError as error:
         print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
         return error.code
 
 
-def _interpreter(script: ScriptSpec, env: Mapping[str, str]) -> str:
+def _interpreter(script: ScriptSpec, env: Mapping[str, str], own: str) -> str:
     wanted = script.interpreter
     if wanted is None or "/" in wanted:
-        return wanted or sys.executable
+        return wanted or own
     # The PATH is the rank's own, which the spec may have changed.
     found = shutil.which(wanted, path=env.get("PATH", os.defpath))
     if found is None:

@@ -1846,6 +1846,50 @@ export type EarlyStoppingSpec = {
 };
 
 /**
+ * EnvironmentSpec
+ *
+ * Packages and variables of the ranks (docs/environments.md).
+ */
+export type EnvironmentSpec = {
+    /**
+     * Python
+     *
+     * Version of Python, such as "3.12" (in quotes). Default: the agent's.
+     */
+    python?: string | null;
+    /**
+     * Requirements
+     *
+     * Packages to install: a file, relative to `code` (`requirements.txt`, or a script with a
+     * PEP 723 header), or a list such as [einops, "transformers>=5"]. The first host that prepares
+     * them locks their versions, for all hosts and attempts of the job.
+     */
+    requirements?: string | Array<string> | null;
+    /**
+     * Project
+     *
+     * Folder with a `pyproject.toml`, relative to `code`, whose dependencies are installed: as its
+     * `uv.lock` says, if it has one. Give this or `requirements`.
+     */
+    project?: string | null;
+    /**
+     * Torch
+     *
+     * `host`: the ranks use the torch that is installed beside the agent; `lock`: one that is
+     * installed with the other packages. Default: `host` if the Python version is the agent's.
+     */
+    torch?: 'host' | 'lock' | null;
+    /**
+     * Variables
+     *
+     * Environment variables of tasks and scripts; those of `script.env` override them.
+     */
+    variables?: {
+        [key: string]: unknown | string;
+    };
+};
+
+/**
  * Event
  *
  * Event of a job.
@@ -3166,6 +3210,67 @@ export type JobEdit = {
 };
 
 /**
+ * JobEnvironment
+ *
+ * Python environment of a job. What its lock says is null until the first host has made it, and
+ * for a job that runs in the environment of its hosts' agents.
+ */
+export type JobEnvironment = {
+    /**
+     * Kind
+     *
+     * `agent`: the ranks use the Python of their host's agent. `installed`: hosts install one.
+     */
+    kind: 'agent' | 'installed';
+    /**
+     * Python
+     *
+     * Version of Python.
+     */
+    python: string | null;
+    /**
+     * Torch
+     *
+     * The hosts' own torch, or one among the packages.
+     */
+    torch: 'host' | 'lock' | null;
+    /**
+     * Platform
+     *
+     * Kind of host that the lock is for, such as linux-x86_64.
+     */
+    platform: string | null;
+    /**
+     * Packages
+     *
+     * Number of locked packages.
+     */
+    packages: number | null;
+    /**
+     * Sha256
+     *
+     * Hash of the lock: jobs with the same share what hosts install.
+     */
+    sha256: string | null;
+    /**
+     * Node
+     *
+     * Name of the node that made the lock.
+     */
+    node: string | null;
+    /**
+     * Attempt
+     *
+     * Attempt in which it was made.
+     */
+    attempt: number | null;
+    /**
+     * Locked At
+     */
+    locked_at: string | null;
+};
+
+/**
  * JobGroup
  *
  * Jobs of a list that share a value.
@@ -3328,6 +3433,7 @@ export type JobSpec = {
      * Files that the job leaves (docs/outputs.md).
      */
     outputs?: OutputsSpec;
+    environment?: EnvironmentSpec;
     resources?: ResourcesSpec;
     parallelism?: ParallelismSpec;
     training?: TrainingSpec;
@@ -8397,6 +8503,110 @@ export type ReadProvenanceResponses = {
 };
 
 export type ReadProvenanceResponse = ReadProvenanceResponses[keyof ReadProvenanceResponses];
+
+export type ReadEnvironmentData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/environment';
+};
+
+export type ReadEnvironmentErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadEnvironmentError = ReadEnvironmentErrors[keyof ReadEnvironmentErrors];
+
+export type ReadEnvironmentResponses = {
+    /**
+     * The environment, and what its lock says.
+     */
+    200: JobEnvironment;
+};
+
+export type ReadEnvironmentResponse = ReadEnvironmentResponses[keyof ReadEnvironmentResponses];
+
+export type DownloadLockData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/environment/lock';
+};
+
+export type DownloadLockErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DownloadLockError = DownloadLockErrors[keyof DownloadLockErrors];
+
+export type DownloadLockResponses = {
+    /**
+     * A requirements file with hashes.
+     */
+    200: string;
+};
+
+export type DownloadLockResponse = DownloadLockResponses[keyof DownloadLockResponses];
 
 export type ReadGradientsData = {
     body?: never;

@@ -297,6 +297,20 @@ def upgrade() -> None:
     )
     op.create_index("ix_device_readings_time", "device_readings", ["time"])
     op.create_table(
+        "locked_environments",
+        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("sha256", sa.String(64), nullable=False),
+        sa.Column("python", sa.String(16), nullable=False),
+        sa.Column("platform", sa.String(64), nullable=False),
+        sa.Column("torch", sa.String(8), nullable=False),
+        sa.Column("requirements", sa.Text, nullable=False),
+        sa.Column("options", sa.JSON, nullable=False),
+        sa.Column("packages", sa.Integer, nullable=False),
+        sa.Column("node", sa.String(128), nullable=False),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("locked_at", TIME, nullable=False),
+    )
+    op.create_table(
         "queue_positions",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
         sa.Column("since", TIME, primary_key=True),

@@ -382,6 +382,7 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
                 ("POST", f"{checkpoint}/verify", b""),
                 ("GET", f"{checkpoint}/files/state.json", b""),
                 ("GET", f"code/{sha256}", b""),
+                ("PUT", f"{ranks}/environment", b"{}"),
             ]
             for method, path, content in requests:
                 address = f"{API}/agent/{path}"
@@ -406,7 +407,7 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
     }
     assert [row["action"] for row in reversed(refused_rows)] == [
         "metrics.ship", "events.ship", "logs.ship", "checkpoint.upload", "checkpoint.commit",
-        "read", "read", "read", "metrics.ship",
+        "read", "read", "read", "environment.lock", "metrics.ship",
     ]  # fmt: skip
     assert refused_rows[-1]["object"] == job
 

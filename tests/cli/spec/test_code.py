@@ -49,6 +49,22 @@ def test_ignore_file_follows_git_rules(folder: Path, tmp_path: Path) -> None:
                                        ".gitignore", ".trainhallignore"}  # fmt: skip
 
 
+def test_list_of_packages_must_be_sent(folder: Path) -> None:
+    packed = code.packed(folder)
+    packed.check_environment("requirements", "train.py")
+    for field, path, why in (
+        (
+            "requirements",
+            "trian.py",
+            "environment.requirements: trian.py is not in .*mean train.py",
+        ),
+        ("requirements", "einops", r"for a package write \[einops\]"),
+        ("project", ".", "environment.project: pyproject.toml is not in"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            packed.check_environment(field, path)
+
+
 def test_script_must_be_in_the_archive(folder: Path) -> None:
     (folder / ".gitignore").write_text("/notes.md\n")
     (folder / "linked").symlink_to("pkg")

@@ -1,12 +1,14 @@
 """A wrong job spec: every problem at once, in plain words, with its line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainhall.cli.base.errors import UsageError
-from trainhall.cli.spec.specs import load
+from trainhall.cli.spec.specs import load, of_document, propose_environment, refuse_environment
 from trainhall.client import Client
+from trainhall.training.spec import JobSpec
 
 WRONG = """\
 name: wrong
@@ -22,6 +24,10 @@ training:
   precision: bf_16
 priority: much
 """
+
+
+def of_folder(document: dict[str, Any], folder: Path) -> JobSpec:
+    return of_document(document, {}, folder=folder)
 
 
 def usage_error(path: Path, text: str, *overrides: str) -> UsageError:
@@ -159,3 +165,39 @@ def test_submit_of_script_shows_required_spec(
     with pytest.raises(UsageError, match="is a script; a job needs a spec") as caught:
         load(str(script), None)
     assert "  script: {path: train.py}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "spec", "said"),
+    [
+        (["requirements.txt"], {}, "--set environment.requirements=requirements.txt"),
+        (["pyproject.toml"], {}, "--set environment.project=."),
+        (["pyproject.toml", "sub/requirements.txt"], {"script": {"path": "sub/t.py"}},
+         "--set environment.requirements=sub/requirements.txt"),
+        (["requirements.txt"], {"environment": {"requirements": ["x"]}}, ""),
+        (["notes.txt"], {}, ""),
+    ],
+)  # fmt: skip
+def test_unused_list_of_packages_is_named(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    files: list[str],
+    spec: dict[str, Any],
+    said: str,
+) -> None:
+    for name in files:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    given = {"name": "job", "code": str(tmp_path), "script": {"path": "t.py"}, **spec}
+    propose_environment(of_folder(given, tmp_path))
+    err = capsys.readouterr().err
+    assert said in err
+    assert bool(said) == bool(err)
+
+
+def test_local_commands_refuse_an_environment(tmp_path: Path) -> None:
+    given = {"name": "job", "task": {"name": "digits"}, "environment": {"requirements": ["x"]}}
+    with pytest.raises(UsageError, match="`trainhall run` runs in this Python"):
+        refuse_environment(of_folder(given, tmp_path), "run")
+    refuse_environment(of_folder({**given, "environment": {}}, tmp_path), "run")

@@ -49,6 +49,7 @@ class RunningAttempt:
     shipped: bool = False
     plan: ChosenPlan | None = None
     plan_refusal: str | None = None
+    preparing: str | None = None
     failed_ranks: list[FailedRank] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
     stall: Stall | None = None
@@ -113,6 +114,7 @@ class SimulatedNode(Node):
             rendezvous=Rendezvous(address=self.address, port=29500) if opens else None,
             plan=attempt.plan if attempt.phase == "planning" else None,
             plan_refusal=attempt.plan_refusal if attempt.phase == "planning" else None,
+            preparing=attempt.preparing,
             outcome=attempt.outcome,
             failure=attempt.failure,
             shipped=attempt.shipped,

@@ -102,7 +102,7 @@ async def test_prediction_that_fails_lets_the_attempt_start(
     )
     attempt = Attempt(launch.token, AttemptFolder(tmp_path / "attempt"), launch, Stage.PLANNING)
     await launcher.Launcher(
-        DataDir(tmp_path), cast(Any, None), cast(Any, None), JobSettings({})
+        DataDir(tmp_path), cast(Any, None), cast(Any, None), JobSettings({}), lambda: None
     ).plan(attempt)
     assert attempt.plan is None
     assert attempt.plan_refusal is not None

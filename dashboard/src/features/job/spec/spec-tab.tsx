@@ -2,6 +2,7 @@ import { Stack } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
 import { SpecView } from "@/shared/spec/spec-view";
 import { ButtonLink } from "@/shared/ui/links";
+import { Environment } from "./environment";
 import { Logged } from "./logged";
 import { Packages } from "./packages";
 import { ProvenanceFacts } from "./provenance";
@@ -16,6 +17,7 @@ export default function SpecTab({ job }: { job: Job }) {
       </SpecView>
       <Logged job={job} />
       <ProvenanceFacts jobId={job.id} />
+      <Environment job={job} />
       <Packages jobId={job.id} />
     </Stack>
   );

@@ -1,0 +1,1 @@
+"""Python environments of jobs, locked and installed; imports `coordinator_link` and `data_dir`."""

@@ -1,0 +1,133 @@
+"""uv, which resolves and installs packages: it is run, awaited and asked for its own words."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainhall.cluster.agent.os_support.accounts import Owner
+from trainhall.training.link.failure import Cause
+
+_TAIL_BYTES = 4096
+_MESSAGE_CHARACTERS = 600
+_HOSTS_FAULTS = ("Failed to fetch", "No space left", "Permission denied", "Read-only file system")
+"""Words of what is no mistake of the job's own."""
+
+
+class EnvironmentFailedError(Exception):
+    """The environment cannot be made; the message says why, in the resolver's words."""
+
+    def __init__(self, message: str, log_tail: str = "", cause: Cause = Cause.USER_ERROR) -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+        self.cause = cause
+
+
+class Uv:
+    """
+    Args:
+        variables: its environment; its own variables (UV_…), such as UV_DEFAULT_INDEX, are options.
+        running: holds the pids of those that run.
+    """
+
+    def __init__(self, variables: Mapping[str, str], running: set[int]) -> None:
+        self._variables = dict(variables)
+        self._running = running
+
+    def with_variables(self, **variables: str) -> "Uv":
+        """Return the same with other variables."""
+        return Uv(self._variables | variables, self._running)
+
+    async def run(
+        self, *arguments: str | Path, cwd: Path, owner: Owner | None = None
+    ) -> tuple[str, str]:
+        """Run it to its end; if cancelled, it is killed first.
+
+        Args:
+            owner: as whom it runs; None: as this process.
+
+        Returns:
+            What it printed, and what it said on standard error.
+
+        Raises:
+            EnvironmentFailedError: it is missing, or ended otherwise than with 0.
+        """
+        user: dict[str, Any] = {}
+        if owner is not None:
+            user = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
+        command = [self._program(), "--no-progress", "--color", "never", *map(str, arguments)]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._variables,
+                cwd=cwd,
+                start_new_session=True,
+                **user,
+            )
+        except OSError as error:
+            raise EnvironmentFailedError(
+                f"uv cannot be started: {error.strerror or error}", cause=Cause.NOT_STARTED
+            ) from None
+        self._running.add(process.pid)
+        try:
+            printed, said = await process.communicate()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and the builds that it started
+            await process.wait()
+            raise
+        finally:
+            self._running.discard(process.pid)
+        words = said.decode(errors="replace")
+        if process.returncode != 0:
+            raise _failure(words, process.returncode)
+        return printed.decode(errors="replace"), words
+
+    def _program(self) -> str:
+        # Beside this Python, where it was installed with Trainhall; else on the PATH.
+        beside = Path(sysconfig.get_path("scripts"), "uv")
+        found = (
+            str(beside) if beside.exists() else shutil.which("uv", path=self._variables.get("PATH"))
+        )
+        if found is None:
+            raise EnvironmentFailedError(
+                "uv is not installed on this host; install it beside the agent (pip install uv)",
+                cause=Cause.NOT_STARTED,
+            )
+        return found
+
+
+def _failure(words: str, code: int | None) -> EnvironmentFailedError:
+    cause = Cause.NOT_STARTED if any(w in words for w in _HOSTS_FAULTS) else Cause.USER_ERROR
+    tail = words.encode()[-_TAIL_BYTES:].decode(errors="ignore")
+    return EnvironmentFailedError(in_one_line(words) or f"uv left with {code}", tail, cause)
+
+
+def in_one_line(words: str) -> str:
+    """Return what uv says of an error, from its first line on."""
+    lines = words.strip().splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith("error:")), 0)
+    said = [line.strip().removeprefix("error:").removeprefix("cause:") for line in lines[begin:]]
+    text = ": ".join(_joined(lines[begin:], said))
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[: _MESSAGE_CHARACTERS - 1] + "…"
+
+
+def _joined(lines: Sequence[str], said: Sequence[str]) -> list[str]:
+    """Join lines that continue the one before: those that begin with neither error nor cause."""
+    parts: list[str] = []
+    for line, text in zip(lines, said, strict=True):
+        if not text.strip():
+            continue
+        if parts and not line.strip().startswith(("error:", "cause:")):
+            parts[-1] += f" {text.strip()}"
+        else:
+            parts.append(text.strip())
+    return parts

@@ -1,0 +1,1 @@
+"""Locks of the Python environments of jobs; imports `access`, `lifecycle` and `wire`."""

@@ -1,0 +1,5 @@
+"""Packages for these tests."""
+
+from support.storage.wheels import wheels
+
+__all__ = ["wheels"]

@@ -1,0 +1,65 @@
+"""Locks of environments: the first of a job stays, and those who may read it do."""
+
+from typing import Any
+
+import pytest
+from support.cluster.simulated import SimulatedCluster
+
+from trainhall.cluster.errors import ConflictError, NotFoundError
+from trainhall.cluster.wire.environment_lock import EnvironmentLock
+
+LOCK = EnvironmentLock(
+    python="3.12",
+    platform="linux-x86_64",
+    torch="host",
+    requirements="einops==0.8.2 \\\n    --hash=sha256:00\nx @ https://x.example/x.whl\n",
+    options=["--index", "https://me:secret@x.example/simple"],
+)
+
+
+async def running(cluster: SimulatedCluster, **more: Any) -> str:
+    await cluster.add_node("alpha", 2)
+    job_id = await cluster.submit(**more)
+    await cluster.run_until(job_id, "running")
+    return job_id
+
+
+async def test_first_lock_of_a_job_stays(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster, environment={"requirements": ["einops"]})
+    service = cluster.coordinator.environments
+    assert await service.lock_of(job_id, 1) is None
+    assert (await service.read(job_id)).locked_at is None
+    with pytest.raises(NotFoundError):
+        await service.requirements(job_id)
+    other = LOCK.model_copy(update={"requirements": "einops==1"})
+    assert [await service.store("n", job_id, 1, lock) for lock in (LOCK, other)] == [LOCK, LOCK]
+    assert await service.lock_of(job_id, 1) == LOCK
+    found = await service.read(job_id)
+    assert (found.kind, found.packages, found.torch, found.attempt) == ("installed", 2, "host", 1)
+    assert "secret" not in found.model_dump_json() + await service.requirements(job_id)
+    await cluster.finish(job_id)
+    with pytest.raises(ConflictError, match=r"attempt 1 of job .* is over"):
+        await service.store("n", job_id, 1, LOCK)
+    await cluster.coordinator.jobs.delete(job_id)
+
+
+async def test_job_without_environment_has_no_lock(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster)
+    service = cluster.coordinator.environments
+    with pytest.raises(ConflictError, match="no environment to lock"):
+        await service.store("n", job_id, 1, LOCK)
+    assert (await service.read(job_id)).kind == "agent"
+    with pytest.raises(NotFoundError):
+        await service.lock_of(job_id, 2)
+
+
+async def test_reason_says_what_a_host_prepares(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", 1)
+    job_id = await cluster.submit(environment={"requirements": ["einops"]})
+    node.running(job_id).preparing = "installing 2 packages"
+    await cluster.heartbeat()
+    job = await cluster.job(job_id)
+    assert (job.state, job.reason_code) == ("starting", "preparing")
+    assert job.reason == "preparing its environment on node alpha: installing 2 packages"
+    node.running(job_id).preparing = None
+    await cluster.run_until(job_id, "running")
