@@ -29,7 +29,7 @@ async def test_ticket_counts_once_and_for_its_node() -> None:
     assert await handed
 
 
-async def test_ticket_is_void_once_nobody_waits() -> None:
+async def test_ticket_ends_with_its_waiter() -> None:
     waiting = WaitingTunnels()
     async with waiting.expect("n1"):
         (ticket,) = waiting.tickets("n1")
