@@ -138,14 +138,6 @@ async def put_environment(request: Request) -> Response:
     return _json(stored.model_dump_json())
 
 
-async def _held_attempt(request: Request) -> tuple[str, str, int]:
-    node_id = await authenticate(request)
-    given = request.path_params
-    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
-    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
-    return node_id, job_id, attempt
-
-
 async def read_secrets(request: Request) -> Response:
     """An attempt gets the secrets that its spec names."""
     _, job_id, attempt = await _held_attempt(request)
