@@ -86,9 +86,9 @@ class Reader:
             r"(training/jobs|metrics/jobs|cluster/nodes|checkpoints|experiments|alerts|reports)/ID",
             lambda found: f"{found[1]}/{known[found[1]]}",
             # A position that this job's output has.
-            line.replace("at=1.0.stdout.4096", "at=1.0.stdout.0").replace(
-                "jobs/JOB", f"jobs/{self.finished}"
-            ),
+            line.replace("at=1.0.stdout.4096", "at=1.0.stdout.0")
+            .replace("jobs/JOB", f"jobs/{self.finished}")
+            .replace("other=OTHER", f"other={self.finished}"),
         )
         assert not re.search(r"/(ID|JOB)\b", command), f"no id is known for {line}"
         done = subprocess.run(
