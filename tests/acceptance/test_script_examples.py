@@ -183,7 +183,7 @@ def test_code_is_uploaded_once_and_copied_per_attempt(cluster: Cluster, tmp_path
     jobs = [submit(cluster, str(tmp_path / "job.yaml")) for _ in range(2)]
     for job in jobs:
         cluster.wait_for(job, "completed")
-        assert cluster.log_text(job, 0) == "['job.yaml', 'mine', 'pkg']"
+        assert cluster.log_text(job, 0) == "['job.yaml', 'mine', 'outputs', 'pkg']"
     (new,) = set((cluster.folder / "coordinator" / "code").glob("*")) - before
     assert inspect(new).files == 2
 
