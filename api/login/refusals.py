@@ -38,6 +38,10 @@ ACTIONS = {
     "poll_device_login": "token.create",
     "put_code": "code.upload",
     "remove_group_member": "group.change",
+    "remove_own_secret": "secret.remove",
+    "remove_project_secret": "secret.remove",
+    "set_own_secret": "secret.set",
+    "set_project_secret": "secret.set",
     "take_stacks": "job.stacks",
     "trade_browser_code": "token.create",
 }

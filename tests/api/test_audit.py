@@ -119,6 +119,7 @@ async def test_every_change_leaves_one_row_without_secrets(
     await _walk_nodes(walk)
     await _walk_experiments(walk)
     await _walk_others(walk)
+    await _walk_secrets(walk)
     await _walk_logins(walk, admin)
     await _walk_people(walk, admin)
     walked = {*walk.walked, *ELSEWHERE}
@@ -186,6 +187,15 @@ async def _walk_others(walk: Walk) -> None:
     edit = {"version": report["version"], "title": "All nets"}
     await walk.step("change_report", edit, report_id=report["id"])
     await walk.step("delete_report", report_id=report["id"])
+
+
+async def _walk_secrets(walk: Walk) -> None:
+    value = {"value": "the value of a secret"}
+    walk.secrets.append(value["value"])
+    await walk.step("set_project_secret", value, name="default", secret="HF_TOKEN")
+    await walk.step("remove_project_secret", name="default", secret="HF_TOKEN")
+    await walk.step("set_own_secret", value, secret="WANDB_API_KEY")
+    await walk.step("remove_own_secret", secret="WANDB_API_KEY")
 
 
 async def _walk_logins(walk: Walk, admin: httpx.AsyncClient) -> None:

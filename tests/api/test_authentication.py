@@ -32,7 +32,12 @@ OPEN = {
     ("GET", f"{API_PREFIX}/auth/oidc/login"), ("GET", f"{API_PREFIX}/auth/oidc/callback"),
 }  # fmt: skip
 """Routes that need no credential; every other needs one of a user, or is an agent's."""
-STREAMS = {f"{API_PREFIX}/metrics/stream/{{job_id}}", f"{API_PREFIX}/alerts/stream"}
+SOCKETS = {
+    f"{API_PREFIX}/metrics/stream/{{job_id}}", f"{API_PREFIX}/alerts/stream",
+    f"{API_PREFIX}/training/jobs/{{job_id}}/exec",
+    f"{API_PREFIX}/training/jobs/{{job_id}}/forward/{{port}}",
+    f"{AGENT_PREFIX}/connect", f"{AGENT_PREFIX}/ship", f"{AGENT_PREFIX}/tunnels/{{ticket}}",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -68,7 +73,7 @@ async def test_every_route_needs_a_credential_unless_listed(
     }
     assert documented <= {(method, path.replace(":path}", "}")) for method, path in routes}
     sockets = {path for method, path in routes if method == "WS"}
-    assert sockets == STREAMS | {f"{AGENT_PREFIX}/connect", f"{AGENT_PREFIX}/ship"}
+    assert sockets == SOCKETS
     assert {("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/metrics")} <= routes
     assert routes >= OPEN
     for method, path in sorted(routes - OPEN):

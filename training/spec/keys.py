@@ -110,9 +110,11 @@ def _only(key: str, parts: dict[str, type[BaseModel]]) -> str | None:
 
 
 def _parts(model: type[BaseModel] = JobSpec, at: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield the spec and all of its parts, each with its dotted name."""
+    """Yield the spec and all of its parts that users write, each with its dotted name."""
     yield at, model
     for name in model.model_fields:
+        if model is JobSpec and name == "provenance":
+            continue  # commands fill it in
         if (part := _part(model, name)) is not None:
             yield from _parts(part, f"{at}.{name}" if at else name)
 

@@ -148,7 +148,9 @@ async def ship(
     assert reply.json() == {"sequence": 1}
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
     assert "all well" in [event["reason"] for event in events]
-    data: dict[str, Any] = {"python": "3.12.3", "os": "Linux", "packages": {"torch": "2.12.0"}}
+    data: dict[str, Any] = {
+        "python": "3.12.3", "os": "Linux", "packages": {"torch": "2.12.0"}, "driver": "580.65",
+    }  # fmt: skip
     reports = [{"sequence": 2, "kind": "packages", "data": data},
                {"sequence": 3, "kind": "packages", "data": data | {"os": ""}},
                {"sequence": 4, "data": {"message": "still well"}}]  # fmt: skip
@@ -158,7 +160,7 @@ async def ship(
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
     assert "still well" in [event["reason"] for event in events]
     found = (await client.get(f"{API}/training/jobs/{job}/packages")).json()
-    assert found == {"attempt": 1, "cuda": None, **data}
+    assert found == {"attempt": 1, "host": "here", "cuda": None, **data}
 
 
 async def test_shipped_items_carry_node_and_generation(

@@ -32,7 +32,7 @@ def test_refused_value_lists_allowed_values(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["submit"], "\n\ntrainhall: Missing argument 'FILE'.\n"),
+        (["submit"], "\n\ntrainhall: Missing argument 'SPEC | SCRIPT [-- ARGS] | -- COMMAND'.\n"),
         (["--foo"], "\n\ntrainhall: No such option: --foo\n"),
     ],
 )

@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +62,15 @@ class Supervised:
     def _kill(self, pids: list[int], number: int) -> None:
         self.stores |= dict.fromkeys(pids, False)
 
+    def close(self) -> None:
+        if self.shim._tracking is not None:
+            self.shim._tracking.close()
+
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervised:
-    return Supervised(tmp_path, monkeypatch)
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
+    with closing(Supervised(tmp_path, monkeypatch)) as supervised:
+        yield supervised
 
 
 def test_rendezvous_keeps_its_launch_without_free_port(
@@ -96,9 +103,9 @@ def test_full_disk_at_the_start_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ranks").touch()  # in the way of their folders
-    host = Supervised(tmp_path, monkeypatch)
-    failure = host.shim._failure
-    assert host.shim._is_over()
+    with closing(Supervised(tmp_path, monkeypatch)) as host:
+        failure = host.shim._failure
+        assert host.shim._is_over()
     assert failure is not None
     assert failure.cause is Cause.NOT_STARTED
     assert failure.message == "the ranks cannot be started: Not a directory"
