@@ -5,7 +5,9 @@ from typing import Any
 import click
 
 from trainhall.api.host.garbage import collect_rarely
+from trainhall.api.host.lean_imports import import_structlog
 
+import_structlog()
 collect_rarely()  # before the imports that make most of the objects
 
 from trainhall.api.app import create_app

@@ -8,6 +8,7 @@ import typer
 
 from trainhall.api.host.config_file import user_data_dir
 from trainhall.api.host.garbage import collect_rarely
+from trainhall.api.host.lean_imports import import_structlog
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import (
     DatabaseUrl,
@@ -54,6 +55,7 @@ def server(
     if mock:
         print("Starting a simulated cluster …", file=sys.stderr, flush=True)
     collect_rarely()
+    import_structlog()
     from trainhall.api.server import serve
 
     raise typer.Exit(

@@ -8,7 +8,7 @@ own position and is taken or refused on its own, so any message may be repeated.
 
 from collections.abc import Sequence
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trainhall.cluster.wire.protocol import Message, first_problem
 
@@ -45,8 +45,9 @@ class BatchReply(Message):
     """Status as over HTTP; not 200 for a refusal."""
 
 
-_ITEMS = TypeAdapter(list[BatchItem])
-_REPLIES = TypeAdapter(list[BatchReply])
+_DEFERRED = ConfigDict(defer_build=True)
+_ITEMS = TypeAdapter(list[BatchItem], config=_DEFERRED)
+_REPLIES = TypeAdapter(list[BatchReply], config=_DEFERRED)
 
 
 def encode_batch(items: Sequence[tuple[BatchItem, bytes]]) -> bytes:

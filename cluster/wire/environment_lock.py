@@ -12,7 +12,7 @@ _PACKAGE = re.compile(r"^[A-Za-z0-9][\w.-]*(?:\[[\w., -]*\])?\s*(?:==|@)", re.AS
 class EnvironmentLock(BaseModel):
     """Exact versions, with hashes, for one version of Python on one kind of host."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     python: Annotated[str, Field(max_length=16)]
     """Version of Python, such as 3.12."""

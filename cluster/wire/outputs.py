@@ -23,7 +23,7 @@ Rank = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class File(_Message):

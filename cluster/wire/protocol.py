@@ -65,7 +65,7 @@ class CloseCode(IntEnum):
 
 
 class Message(Documented, BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 def first_problem(error: ValidationError) -> str:
@@ -259,7 +259,8 @@ class ReportAck(Message):
 
 
 ToAgent = TypeAdapter[Desired | ReportAck](
-    Annotated[Desired | ReportAck, Field(discriminator="type")]
+    Annotated[Desired | ReportAck, Field(discriminator="type")],
+    config=ConfigDict(defer_build=True),
 )
 """Messages of a coordinator."""
 

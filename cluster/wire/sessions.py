@@ -30,7 +30,7 @@ Text = Annotated[str, Field(max_length=MAX_TEXT, pattern=r"^[^\x00]*$")]
 
 
 class SessionMessage(Documented, BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 class Terminal(SessionMessage):
@@ -92,4 +92,6 @@ class StacksSession(Session):
 
 
 AnySession = ExecSession | ForwardSession | StacksSession
-ToAgent: TypeAdapter[AnySession] = TypeAdapter(Annotated[AnySession, Field(discriminator="type")])
+ToAgent: TypeAdapter[AnySession] = TypeAdapter(
+    Annotated[AnySession, Field(discriminator="type")], config=ConfigDict(defer_build=True)
+)

@@ -6,4 +6,4 @@ from trainhall.documented import Documented
 
 
 class LinkModel(Documented, BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
