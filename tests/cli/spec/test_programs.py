@@ -21,6 +21,7 @@ def lab(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("words", "here", "script"),
     [
@@ -44,6 +45,7 @@ def test_program_runs_in_its_repository(
     assert why == "the git repository"
 
 
+@pytest.mark.processes
 def test_folder_without_repository_is_the_script_s(lab: Path) -> None:
     document, why = document_for(["exp/main.py"], lab)
     assert document == {"name": "main", "code": str(lab / "exp"), "script": {"path": "main.py"}}
@@ -72,6 +74,7 @@ def test_spec_takes_no_arguments() -> None:
         is_program(["job.yaml", "--lr"])
 
 
+@pytest.mark.processes
 def test_overrides_apply_to_a_script(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab)
     spec = specs.load_words(["train.py", "--lr", "${lr}"], ["parameters.lr=0.1", "name=mine"])

@@ -30,6 +30,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.processes
 def test_clean_repository_has_no_diff(repository: Path) -> None:
     git(repository, "remote", "add", "origin", "https://ada:hunter2@example.org/lab.git")
     assert git_state(repository) == {
@@ -40,6 +41,7 @@ def test_clean_repository_has_no_diff(repository: Path) -> None:
     }
 
 
+@pytest.mark.processes
 def test_diff_has_changes_and_no_secrets(repository: Path) -> None:
     (repository / ".env").write_text("A=1\n")
     git(repository, "add", ".env")
@@ -56,12 +58,14 @@ def test_diff_has_changes_and_no_secrets(repository: Path) -> None:
     assert GitState.model_validate(state).diff == state["diff"]
 
 
+@pytest.mark.processes
 def test_long_diff_is_cut(repository: Path) -> None:
     (repository / "train.py").write_text("print(2)\n" * 20_000)
     state = git_state(repository) or {}
     assert (len(state["diff"]), state["diff_truncated"]) == (MAX_DIFF, True)
 
 
+@pytest.mark.processes
 def test_programs_of_the_repository_are_not_run(repository: Path) -> None:
     ran = repository / "ran"
     for key in ("diff.external", "core.fsmonitor", "diff.lab.textconv"):
@@ -72,6 +76,7 @@ def test_programs_of_the_repository_are_not_run(repository: Path) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.processes
 def test_folder_without_repository_has_no_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
