@@ -2,6 +2,7 @@ import { Button, Group, SegmentedControl, Select, Stack, Switch, Text } from "@m
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { type LogFilter, readLogs } from "@/features/job/api/logs";
+import { StacksButton } from "@/features/job/stacks/stacks-button";
 import { ApiError } from "@/shared/api/problem";
 import { isFinished, type Job } from "@/shared/api/types";
 import { plural, timeZone } from "@/shared/format";
@@ -72,6 +73,7 @@ export function LogsTab({ job, live }: Props) {
           onFind={(text) => show({ find: text || undefined })}
           onChoose={goTo}
         />
+        <StacksButton job={job} />
       </Group>
       {state.error ? (
         <Problem
