@@ -39,10 +39,10 @@ SPEC = {
 }
 
 
-def trainhall_seconds(client: httpx.Client) -> float:
+def trainhall_seconds(client: httpx.Client, spec: dict[str, Any] = SPEC) -> float:
     """Submit the job, and wait for its end; the seconds until its first step was over."""
     begun = time.time()
-    job = client.post("/training/jobs", json=SPEC).raise_for_status().json()
+    job = client.post("/training/jobs", json=spec).raise_for_status().json()
 
     def ended() -> dict[str, Any] | None:
         found: dict[str, Any] = client.get(f"/training/jobs/{job['id']}").json()

@@ -20,6 +20,7 @@ from trainhall.cluster.agent.environments.locking import (
     find_interpreter,
     host_platform,
 )
+from trainhall.cluster.agent.environments.progress import PreparationProgress
 from trainhall.cluster.agent.environments.store import EnvironmentStore
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError, Uv
 from trainhall.cluster.agent.os_support import accounts
@@ -106,7 +107,7 @@ class Environments:
         Args:
             folder: where files of this work may lie meanwhile; it does not exist.
             copy_code: puts the job's code into a folder that it is given.
-            report: takes a few words on the work that begins.
+            report: takes a few words on the work in progress, whenever they change.
             owner: who owns the job; None: this process.
 
         Raises:
@@ -114,20 +115,22 @@ class Environments:
             OSError: this host has no room for it.
         """
         said: list[str] = []
+        progress = PreparationProgress(report)
+        uv = self._uv.heard_by(progress.hear)
         try:
             await asyncio.to_thread(folder.mkdir, parents=True)
             lock = await self._retried(
                 partial(self._api.get_environment, launch.job_id, launch.attempt)
             )
             if lock is None:
-                report("locking the versions of its packages")
-                found = await self._lock(launch, folder, copy_code, owner)
+                progress.begin("locking the versions of its packages")
+                found = await self._lock(uv, launch, folder, copy_code, owner)
                 lock = await self._retried(
                     partial(self._api.put_environment, launch.job_id, launch.attempt, found)
                 )
                 assert lock is not None
             _check_host(lock)
-            interpreter = await self._interpreter(lock, folder)
+            interpreter = await self._interpreter(uv, lock, folder)
             of_host = await asyncio.to_thread(
                 partial(host_packages.find, lock.python, torch=lock.torch == "host")
             )
@@ -140,8 +143,8 @@ class Environments:
 
             async def build(part: Path) -> None:
                 count = lock.packages
-                report(f"installing {count} package{'s' if count != 1 else ''}")
-                said.append(await self._install(lock, interpreter, of_host, part, folder))
+                progress.begin(f"installing {count} package{'s' if count != 1 else ''}")
+                said.append(await self._install(uv, lock, interpreter, of_host, part, folder))
 
             path = await self._store.get(_key(lock, interpreter, of_host), build)
         finally:
@@ -150,6 +153,7 @@ class Environments:
 
     async def _lock(
         self,
+        uv: Uv,
         launch: Launch,
         folder: Path,
         copy_code: Callable[[Path], Awaitable[None]],
@@ -164,12 +168,12 @@ class Environments:
         if owner is not None:
             # uv reads files that the job names, links among them: with the job's rights.
             await threads.finish(accounts.hand_over, folder, owner)
-        interpreter = await find_interpreter(self._uv, spec.python, folder)
-        return await Locking(self._uv, spec, work, code, owner).lock(interpreter)
+        interpreter = await find_interpreter(uv, spec.python, folder)
+        return await Locking(uv, spec, work, code, owner).lock(interpreter)
 
-    async def _interpreter(self, lock: EnvironmentLock, folder: Path) -> Interpreter:
+    async def _interpreter(self, uv: Uv, lock: EnvironmentLock, folder: Path) -> Interpreter:
         try:
-            return await find_interpreter(self._uv, lock.python, folder)
+            return await find_interpreter(uv, lock.python, folder)
         except EnvironmentFailedError as error:
             raise EnvironmentFailedError(
                 f"its lock is for Python {lock.python}, which this host does not have: {error}",
@@ -179,6 +183,7 @@ class Environments:
 
     async def _install(
         self,
+        uv: Uv,
         lock: EnvironmentLock,
         interpreter: Interpreter,
         of_host: host_packages.HostPackages,
@@ -186,7 +191,7 @@ class Environments:
         folder: Path,
     ) -> str:
         """Make a virtual environment and install the lock; return what uv said."""
-        await self._uv.run(
+        await uv.run(
             "venv", "--relocatable", "--no-project", "--python", interpreter.path, part, cwd=folder
         )
         said = ""
@@ -195,7 +200,7 @@ class Environments:
             await asyncio.to_thread(file.write_text, lock.requirements)
             # A build would run code of the job with the rights of this process.
             build = ("--no-build",) if self._shared else ()
-            _, said = await self._uv.run(
+            _, said = await uv.run(
                 "pip", "install", "--python", part / "bin" / "python", "--no-deps",
                 "--compile-bytecode", "--index-strategy", "unsafe-best-match", *build,
                 *lock.options, "--requirements", file, cwd=folder,

@@ -1,18 +1,20 @@
 """uv, which resolves and installs packages: it is run, awaited and asked for its own words."""
 
 import asyncio
+import codecs
 import contextlib
 import os
 import shutil
 import signal
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.training.link.failure import Cause
 
+_READ_BYTES = 65_536
 _TAIL_BYTES = 4096
 _MESSAGE_CHARACTERS = 600
 _HOSTS_FAULTS = ("Failed to fetch", "No space left", "Permission denied", "Read-only file system")
@@ -33,15 +35,26 @@ class Uv:
     Args:
         variables: its environment; its own variables (UV_…), such as UV_DEFAULT_INDEX, are options.
         running: holds the pids of those that run.
+        hear: takes each line that it prints on standard error, at once.
     """
 
-    def __init__(self, variables: Mapping[str, str], running: set[int]) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, str],
+        running: set[int],
+        hear: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._variables = dict(variables)
         self._running = running
+        self._hear = hear
 
     def with_variables(self, **variables: str) -> "Uv":
         """Return the same with other variables."""
-        return Uv(self._variables | variables, self._running)
+        return Uv(self._variables | variables, self._running, self._hear)
+
+    def heard_by(self, hear: Callable[[str], None]) -> "Uv":
+        """Return the same, whose lines are heard."""
+        return Uv(self._variables, self._running, hear)
 
     async def run(
         self, *arguments: str | Path, cwd: Path, owner: Owner | None = None
@@ -60,7 +73,7 @@ class Uv:
         user: dict[str, Any] = {}
         if owner is not None:
             user = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
-        command = [self._program(), "--no-progress", "--color", "never", *map(str, arguments)]
+        command = [self._program(), "--color", "never", *map(str, arguments)]
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -78,7 +91,11 @@ class Uv:
             ) from None
         self._running.add(process.pid)
         try:
-            printed, said = await process.communicate()
+            assert process.stdout is not None
+            assert process.stderr is not None
+            printed, words, _ = await asyncio.gather(
+                process.stdout.read(), self._read_lines(process.stderr), process.wait()
+            )
         except asyncio.CancelledError:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # and the builds that it started
@@ -86,10 +103,21 @@ class Uv:
             raise
         finally:
             self._running.discard(process.pid)
-        words = said.decode(errors="replace")
         if process.returncode != 0:
             raise _failure(words, process.returncode)
         return printed.decode(errors="replace"), words
+
+    async def _read_lines(self, stream: asyncio.StreamReader) -> str:
+        """Read to the end, and let each line be heard."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        words, begun = "", ""
+        while data := await stream.read(_READ_BYTES):
+            text = decoder.decode(data)
+            words += text
+            *lines, begun = (begun + text).split("\n")
+            for line in lines:
+                self._hear(line)
+        return words
 
     def _program(self) -> str:
         # Beside this Python, where it was installed with Trainhall; else on the PATH.
