@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from io import FileIO
 from pathlib import Path
 
@@ -36,16 +36,18 @@ class ReceivedFile:
             TooLargeError: it is larger than `limit` bytes.
             FileExistsError, NotADirectoryError, IsADirectoryError, DamagedError: as `finish`.
         """
-        pending = bytearray()
+        pending: list[bytes] = []
+        size = 0
         async for chunk in chunks:
-            pending += chunk
-            if self.size + len(pending) > limit:
+            pending.append(chunk)
+            size += len(chunk)
+            if self.size + size > limit:
                 raise TooLargeError(limit)
-            if len(pending) >= _BLOCK:
-                await asyncio.to_thread(self.write, bytes(pending))
-                pending.clear()
+            if size >= _BLOCK:
+                await asyncio.to_thread(self._write_all, pending)
+                pending, size = [], 0
         # One hop to a thread for all of a small file.
-        await asyncio.to_thread(self.finish, bytes(pending), target, sha256)
+        await asyncio.to_thread(self.finish, pending, target, sha256)
 
     def open(self) -> None:
         """Open the file, and read what it has.
@@ -73,7 +75,12 @@ class ReceivedFile:
         self._digest.update(data)
         self.size += len(data)
 
-    def finish(self, data: bytes, target: Path, sha256: str | None) -> None:
+    def _write_all(self, chunks: Sequence[bytes]) -> None:
+        # As they came: to put them together would copy every byte of a large file once more.
+        for chunk in chunks:
+            self.write(chunk)
+
+    def finish(self, last: Sequence[bytes], target: Path, sha256: str | None) -> None:
         """Write the last of it and give it its name.
 
         Raises:
@@ -81,7 +88,8 @@ class ReceivedFile:
             IsADirectoryError: the target is a folder.
             DamagedError: what came is not what `sha256` says.
         """
-        self.write(data)
+        self.open()
+        self._write_all(last)
         assert self._file is not None
         os.fsync(self._file.fileno())
         self._file.close()

@@ -13,6 +13,11 @@ from typing import Any, BinaryIO, Protocol
 import httpx
 from pydantic import BaseModel
 
+from trainhall.cluster.agent.coordinator_link.file_upload import (
+    LEAST_BYTES,
+    BrokenUploadError,
+    FileUploads,
+)
 from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
@@ -30,8 +35,10 @@ from trainhall.cluster.wire.protocol import (
 from trainhall.training.link.regular_file import open_regular
 from trainhall.training.link.secrets.api_access import ApiAccess
 
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-_DISK_TIMEOUT = httpx.Timeout(1800.0, connect=5.0)
+CONNECT_SECONDS = 5.0
+TIMEOUT = httpx.Timeout(30.0, connect=CONNECT_SECONDS)
+DISK_SECONDS = 1800.0
+_DISK_TIMEOUT = httpx.Timeout(DISK_SECONDS, connect=CONNECT_SECONDS)
 """Time for the coordinator's disk to take a file, or to read a whole checkpoint. Generous, since
 a timeout means that everything is sent again. `_KEEPALIVE` notices a dead host."""
 CHUNK_BYTES = 1024 * 1024
@@ -142,8 +149,10 @@ class CoordinatorApi:
             verify=self._trust.context, trust_env=False, socket_options=_KEEPALIVE
         )
         self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, transport=wire)
+        self._uploads = FileUploads(CONNECT_SECONDS, DISK_SECONDS, _KEEPALIVE)
 
     async def close(self) -> None:
+        self._uploads.close()
         await self._http.aclose()
 
     async def join(self, request: JoinRequest) -> JoinReply:
@@ -234,14 +243,8 @@ class CoordinatorApi:
 
     async def _put(self, job_id: str, name: str, path: str, file: BinaryIO, sha256: str) -> None:
         size = os.fstat(file.fileno()).st_size
-        await self._request(
-            "PUT",
-            f"/jobs/{job_id}/checkpoints/{name}/files/{path}",
-            content=_chunks(file),
-            headers={"Content-Length": str(size)},
-            params={"sha256": sha256},
-            timeout=_DISK_TIMEOUT,
-        )
+        where = f"/jobs/{job_id}/checkpoints/{name}/files/{path}"
+        await self._upload(where, file, 0, size, {"sha256": sha256})
 
     async def commit(self, job_id: str, name: str) -> None:
         path = f"/jobs/{job_id}/checkpoints/{name}/commit"
@@ -279,15 +282,10 @@ class CoordinatorApi:
         self, job_id: str, attempt: int, content: Content, file: BinaryIO, offset: int
     ) -> None:
         """Send a content from `offset` on."""
-        await asyncio.to_thread(file.seek, offset)
-        await self._request(
-            "PUT",
-            f"/jobs/{job_id}/attempts/{attempt}/outputs/contents/{content.sha256}",
-            content=_chunks(file, content.size - offset),
-            headers={"Content-Length": str(content.size - offset)},
-            params={"size": content.size, "offset": offset},
-            timeout=_DISK_TIMEOUT,
-        )
+        where = f"/jobs/{job_id}/attempts/{attempt}/outputs/contents/{content.sha256}"
+        left = content.size - offset
+        params = {"size": content.size, "offset": offset}
+        await self._upload(where, file, offset, left, params)
 
     async def commit_outputs(self, job_id: str, attempt: int, changes: Commit) -> Committed:
         """Commit changes of the files of a host."""
@@ -332,6 +330,27 @@ class CoordinatorApi:
         params["generation"] = source.generation
         return await self._request("POST", path, content=content, params=params)
 
+    async def _upload(
+        self, path: str, file: BinaryIO, offset: int, size: int, params: Mapping[str, str | int]
+    ) -> None:
+        """Send `size` bytes of a file from `offset` on."""
+        url = httpx.URL(self._url + path, params=dict(params))
+        if url.scheme != "http" or size < LEAST_BYTES:
+            await asyncio.to_thread(file.seek, offset)
+            await self._request(
+                "PUT",
+                path,
+                content=_chunks(file, size),
+                headers={"Content-Length": str(size)},
+                params=params,
+                timeout=_DISK_TIMEOUT,
+            )
+            return
+        try:
+            _check(await self._uploads.put(url, self._headers(), file, offset, size))
+        except BrokenUploadError as error:
+            raise UnavailableError(str(error)) from None
+
     async def _request(self, method: str, path: str, **options: Any) -> bytes:
         self._trust.refresh()
         headers = self._headers() | options.pop("headers", {})
@@ -351,7 +370,7 @@ def _open(file: Path, owner: Owner | None) -> BinaryIO:
         return open(open_regular(file), "rb")
 
 
-async def _chunks(file: BinaryIO, size: int = 2**63) -> AsyncIterator[bytes]:
+async def _chunks(file: BinaryIO, size: int) -> AsyncIterator[bytes]:
     while chunk := await asyncio.to_thread(file.read, min(CHUNK_BYTES, size)):
         size -= len(chunk)
         yield chunk

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BufferedReader
@@ -45,7 +45,8 @@ TRIES = 3
 BATCH_FILES = 200
 BATCH_BYTES = 512 * 2**20
 FILES_AT_ONCE = 4
-_BLOCK = 2**20
+HASHED_AT_ONCE = 2
+"""Ranks want the processors, too."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MICROS = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _CHANGED = {409, 422}
@@ -231,13 +232,15 @@ class OutputCollector:
         files: dict[str, tuple[Found, Content]] = {}
         changing: dict[str, Found] = {}
         skipped = []
-        for name, file in batch:
-            try:
-                files[name] = file, await asyncio.to_thread(self._hash, file)
-            except (FileChangedError, FileNotFoundError):
-                changing[name] = file
-            except OSError:
-                skipped.append(Skipped(path=name, size=file.stamp.size, why="unreadable"))
+        hashed = await self._hash_all([file for _, file in batch])
+        for (name, file), content in zip(batch, hashed, strict=True):
+            match content:
+                case Content():
+                    files[name] = file, content
+                case FileChangedError() | FileNotFoundError():
+                    changing[name] = file
+                case OSError():
+                    skipped.append(Skipped(path=name, size=file.stamp.size, why="unreadable"))
         failed = await self._put_missing(files)
         for name, (file, content) in files.items():
             if failed.get(content.sha256) == _TOO_LARGE:
@@ -334,6 +337,19 @@ class OutputCollector:
             opened.close()
             raise FileChangedError
         return opened
+
+    async def _hash_all(self, files: Sequence[Found]) -> list[Content | FileChangedError | OSError]:
+        """Return the content of each file, or why it has none."""
+        turns = asyncio.Semaphore(HASHED_AT_ONCE)
+
+        async def hash_one(file: Found) -> Content | FileChangedError | OSError:
+            async with turns:
+                try:
+                    return await asyncio.to_thread(self._hash, file)
+                except (FileChangedError, OSError) as error:
+                    return error
+
+        return await asyncio.gather(*map(hash_one, files))
 
     def _hash(self, file: Found) -> Content:
         with self._open(file) as opened:
