@@ -354,15 +354,19 @@ def _losses(tables: Iterable[Table]) -> tuple[tuple[Ints, Floats], ...]:
 
 
 def _first_step(item: Metrics, first_superseded: int | None) -> int | None:
-    """Return the earliest step of an item that counts.
+    """Return the earliest step of an item that counts; of what tracking clients log, and event
+    files have, the first one.
 
-    Step 0 does not for what tracking clients log, as it stands for none: a number that is logged
-    once would otherwise hide all that the attempts before have measured.
+    Scripts log numbers of an epoch there beside numbers of a step, under the epoch's number: as the
+    earliest it would hide all that the attempts before have measured. So would step 0, which stands
+    for none.
     """
     steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
-    if item.writer.startswith(TRACKING):
+    is_tracked = item.writer.startswith(TRACKING)
+    if is_tracked:
         steps = [int(s) for parts in item.tables for t in parts for s in t.steps if s > 0]
-    return min((s for s in steps if first_superseded is None or s < first_superseded), default=None)
+    counted = (s for s in steps if first_superseded is None or s < first_superseded)
+    return next(counted, None) if is_tracked else min(counted, default=None)
 
 
 def _frame_row(

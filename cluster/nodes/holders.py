@@ -13,16 +13,23 @@ from sqlalchemy import Select, exists, select
 from sqlalchemy.sql import bindparam
 
 from trainhall.cluster.errors import NotHeldError
-from trainhall.cluster.wire.writers import rank_writer, recovery_writer, tracking_writer
+from trainhall.cluster.wire.writers import (
+    event_file_writer,
+    rank_writer,
+    recovery_writer,
+    tracking_writer,
+)
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Grant, Job
-from trainhall.training.link.frames import TRACKING
+from trainhall.training.link.frames import EVENT_FILES, TRACKING
 
 MAX_KNOWN = 10_000
 """Attempts of which the nodes are kept in memory; each frame of a metric asks."""
 
 _KINDS = {type(None): "attempt", int: "rank", str: "writer"}
 _RANK = re.compile(r"(\d{1,10})-", re.ASCII)
+_NAMES = ((EVENT_FILES, event_file_writer), (TRACKING, tracking_writer), ("", rank_writer))
+"""Beginnings of writers' names, longer ones first, and the functions that make these."""
 _ATTEMPTS = (
     select(
         Attempt.number,
@@ -160,11 +167,10 @@ class _Share:
         return frozenset().union(*self.by_generation.values())
 
     def writes_as(self, job_id: str, attempt: int, writer: str) -> bool:
-        """Return whether the name is of one of its ranks or their tracking clients, or for what
-        rank 0 did not report."""
-        is_tracking = writer.startswith(TRACKING)
-        name_of = tracking_writer if is_tracking else rank_writer
-        found = _RANK.match(writer.removeprefix(TRACKING))
+        """Return whether the name is of one of its ranks, their tracking clients or event files, or
+        for what rank 0 did not report."""
+        beginning, name_of = next(each for each in _NAMES if writer.startswith(each[0]))
+        found = _RANK.match(writer.removeprefix(beginning))
         rank = int(found[1]) if found else -1
         anywhere = self.ranks
         for generation in range(1, self.generation + 1):

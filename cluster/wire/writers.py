@@ -5,7 +5,7 @@ Coordinator and agents derive them from the launch: a node may use those of its 
 
 import zlib
 
-from trainhall.training.link.frames import TRACKING
+from trainhall.training.link.frames import EVENT_FILES, TRACKING
 
 
 def rank_writer(job_id: str, attempt: int, generation: int, rank: int) -> str:
@@ -17,6 +17,11 @@ def tracking_writer(job_id: str, attempt: int, generation: int, rank: int) -> st
     """Return the name under which a host reports what its tracking clients log, from the lowest
     rank and the generation with which the attempt began there."""
     return f"{TRACKING}{rank}-{_digest(job_id, attempt, generation, rank)}"
+
+
+def event_file_writer(job_id: str, attempt: int, generation: int, rank: int) -> str:
+    """Return the name under which a host reports what is in event files, likewise."""
+    return f"{EVENT_FILES}{rank}-{_digest(job_id, attempt, generation, rank)}"
 
 
 def recovery_writer(job_id: str, attempt: int, generation: int) -> str:

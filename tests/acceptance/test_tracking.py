@@ -1,8 +1,9 @@
-"""MLflow's API within a job: nothing is lost, or waits, while the coordinator is away."""
+"""MLflow's API and TensorBoard's files within a job: nothing is lost, whatever is away."""
 
 from pathlib import Path
 
 import pytest
+from support.archives import archive
 from support.cluster.cluster import Cluster
 from support.waiting import eventually
 
@@ -63,3 +64,52 @@ def test_metrics_outlive_coordinator_and_attempt(cluster: Cluster, tmp_path: Pat
     assert done["parameters"] == {"lr": 0.1, "depth": 12}
     assert done["mlflow_tags"] == {"team": "a"}
     assert float(cluster.log_text(job, 0).split()[1]) < 5
+
+
+WRITER = """
+import os, sys, time
+from pathlib import Path
+from support.storage.event_files import append_scalars
+
+def log(steps):
+    name = f"events.out.tfevents.{int(time.time())}.a.b.{os.getpid()}.0"
+    path = Path("runs", f"now-{os.getpid()}", name)
+    append_scalars(path, "train/loss", [(step, 1 / step) for step in steps], time=time.time())
+
+if os.environ["TRAINHALL_ATTEMPT"] == "1":
+    log(range(1, 6))
+    while not Path(sys.argv[1]).exists():
+        time.sleep(0.01)
+    log(range(6, 51))
+    sys.exit(1)
+assert len(list(Path("runs").iterdir())) == 1, "what the first attempt wrote is there again"
+log(range(41, 61))
+"""
+
+
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
+def test_event_files_become_curves_across_attempts(cluster: Cluster, tmp_path: Path) -> None:
+    sha256, data = archive(**{"train.py": WRITER})
+    cluster.request("PUT", f"/training/code/{sha256}", content=data)
+    gate = tmp_path / "gate"
+    job = cluster.submit(
+        {
+            "name": "event files",
+            "script": {
+                "path": "train.py",
+                "args": [str(gate)],
+                "env": {"PYTHONPATH": str(Path(__file__).parents[1])},
+            },
+            "code": sha256,
+            "recovery": {"max_restarts": 1},
+        }
+    )
+    eventually("the first steps", lambda: len(cluster.points(job, "train/loss")) == 5)
+    cluster.agent.kill()
+    gate.touch()
+    cluster.agent.start()
+    cluster.wait_for(job, "completed")
+    # A file has four bytes for a value.
+    found = cluster.points(job, "train/loss")
+    assert [step for step, _ in found] == list(range(1, 61))
+    assert all(abs(value * step - 1) < 1e-6 for step, value in found)

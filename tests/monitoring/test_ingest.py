@@ -65,6 +65,17 @@ async def test_batch_is_one_row_and_updates_job(database: Database) -> None:
         assert attempt.first_step == 1
 
 
+async def test_tracked_attempt_begins_with_what_it_logs_first(database: Database) -> None:
+    """The number of an epoch would hide the steps that earlier attempts have measured."""
+    await add_job(database)
+    body = frame(1, table([0, 301], loss=[1.0, 2.0]), table([3], accuracy=[0.5]))
+    await ingest_of(database).metrics("job", 1, "tracking-files-0-ab", body)
+    async with database.session() as session:
+        attempt = await session.get(Attempt, ("job", 1))
+        assert attempt is not None
+        assert attempt.first_step == 301
+
+
 async def test_last_values_are_those_of_the_newest_step(database: Database) -> None:
     await add_job(database)
     late = table([125, 10], loss=[0.02, 5.0])

@@ -95,6 +95,21 @@ class AttemptFolder:
         """Return the parameters and tags that they have logged."""
         return self.path / "tracking" / f"events-{writer.rank}-{writer.generation}.jsonl"
 
+    @property
+    def event_files(self) -> Path:
+        """Return what is noted about TensorBoard's event files of the host's ranks."""
+        return self.path / "event-files"
+
+    @property
+    def file_metrics(self) -> Path:
+        """Return the metrics that were read from them."""
+        return self.event_files / "metrics.bin"
+
+    @property
+    def file_events(self) -> Path:
+        """Return parameters that were read from them, and what is wrong with them."""
+        return self.event_files / "events.jsonl"
+
     def trackers(self) -> list[Writer]:
         """Return the writers of tracked metrics here."""
         found = sorted(path.name for path in self.path.glob("tracking/metrics-*.bin"))

@@ -1,5 +1,6 @@
 """Binary frames of metrics (`trainhall.training.link`): writing them, and finding their bounds."""
 
+import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,8 @@ U16 = struct.Struct("<H")
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 TRACKING = "tracking-"
 """Beginning of the names of writers of what tracking clients log (`cluster.wire.writers`)."""
+EVENT_FILES = f"{TRACKING}files-"
+"""The same of what event files have."""
 
 
 @dataclass
@@ -85,13 +88,12 @@ class Frame:
     end: int
 
 
-def complete_frames(data: bytes) -> Iterator[Frame]:
+def complete_frames(data: bytes | mmap.mmap) -> Iterator[Frame]:
     """Yield the whole frames at the start of `data`; a partial one at the end is left out.
 
     Raises:
         ValueError: where a frame should begin and does not, or its checksum is wrong.
     """
-    view = memoryview(data)
     at = 0
     while at + _FRAME.size <= len(data):
         magic, length, sequence, checksum = _FRAME.unpack_from(data, at)
@@ -100,7 +102,8 @@ def complete_frames(data: bytes) -> Iterator[Frame]:
         payload, end = at + _FRAME.size, at + _FRAME.size + length
         if end > len(data):
             return
-        if zlib.crc32(view[payload:end]) != checksum:
-            raise ValueError(f"metric frame {sequence} at byte {at} does not match its checksum")
+        with memoryview(data) as view, view[payload:end] as part:  # as long as a file is mapped
+            if zlib.crc32(part) != checksum:
+                raise ValueError(f"the checksum of metric frame {sequence} at byte {at} is wrong")
         yield Frame(sequence, at, payload, end)
         at = end

@@ -13,19 +13,22 @@ REPLACED = (errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.EFBIG)
 """Error numbers that say that a path leads to no regular file of the expected size."""
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """Open a regular file without waiting; return its descriptor.
+
+    Args:
+        mode: of the file, if the flags say to make it.
 
     Raises:
         OSError: it is missing, a link (ELOOP), or not a regular file (EISDIR, EINVAL, ENXIO).
     """
     # O_NONBLOCK: opening a named pipe would wait for its other end. Regular files ignore it.
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    found = os.fstat(fd).st_mode
+    if stat.S_ISREG(found):
         return fd
     os.close(fd)
-    raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "not a regular file", path)
+    raise OSError(errno.EISDIR if stat.S_ISDIR(found) else errno.EINVAL, "not a regular file", path)
 
 
 def read_regular(path: Path, limit: int) -> bytes:

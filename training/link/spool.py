@@ -2,6 +2,7 @@
 
 import errno
 import json
+import mmap
 import os
 import threading
 import time
@@ -11,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from trainhall.training.link.events import RankEvent
-from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.frames import (
+    MetricTable,
+    complete_frames,
+    encode_frame,
+    encode_tables,
+)
+from trainhall.training.link.regular_file import open_regular
 from trainhall.training.link.secrets.masking import own_masker
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -96,10 +103,40 @@ def _encode_event(sequence: int, fields: bytes) -> bytes:
     return b'{"sequence":%d,' % sequence + fields.removeprefix(b"{") + b"\n"
 
 
+def newest_frame(path: Path) -> int:
+    """Return the newest number in a file of frames, 0 if there is none, and cut off what a killed
+    process has left of the next."""
+    try:
+        fd = open_regular(path, os.O_RDWR)
+    except FileNotFoundError:
+        return 0
+    with open(fd, "r+b") as file:
+        size, sequence, end = os.fstat(fd).st_size, 0, 0
+        if size:
+            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as data:
+                for frame in complete_frames(data):
+                    sequence, end = frame.sequence, frame.end
+            file.truncate(end)
+    return sequence
+
+
+def newest_event(path: Path) -> int:
+    """Return the newest number in a file of events, as `newest_frame` does."""
+    try:
+        fd = open_regular(path, os.O_RDWR)
+    except FileNotFoundError:
+        return 0
+    with open(fd, "r+b") as file:
+        data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        file.truncate(len(whole))
+    return int(json.loads(whole.splitlines()[-1])["sequence"]) if whole else 0
+
+
 def append_or_nothing(path: Path, data: bytes) -> bool:
     """Append bytes to a file of this process; False, and nothing appended, on a full disk."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
         return _refuse_unless_full(error)
     try:

@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import fcntl
 import importlib
-import json
 import os
 import sys
 import time
@@ -25,11 +24,10 @@ from trainhall.training.checkpoint.format.names import parse_name, scan
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
-from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.link.spool import EventSpool, MetricSpool, newest_event, newest_frame
 from trainhall.training.link.status import EXIT_PAUSED, EXIT_STOPPED
 from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal, checked_step
 
@@ -81,8 +79,11 @@ class Session:
         else:
             self._control = Control(folder.control)
             self._progress = Progress(folder.path)
-            self._events = _event_spool(folder, rank)
-            self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
+            events, metrics = folder.events(rank), folder.metrics(rank)
+            self._events = EventSpool(events, rank, after=newest_event(events))
+            # After what an earlier process of the rank has written.
+            spool = MetricSpool(metrics, after=newest_frame(metrics))
+            self.reporter = Reporter(Spooled(spool, rank))
         self._start: dict[str, Any] = {"total_steps": None}
         """The report of this attempt's start; without `checkpoint.load()` its step is unknown."""
         self._reported_start: dict[str, Any] | None = None
@@ -381,26 +382,3 @@ def _context(environ: Mapping[str, str], launch: Launch | None) -> Context:
         job_id=None if launch is None else launch.job_id,
         attempt=1 if launch is None else launch.attempt,
     )
-
-
-def _metric_spool(folder: AttemptFolder, rank: int) -> MetricSpool:
-    """Return the rank's spool, after the whole frames of an earlier process of the rank."""
-    path = folder.metrics(rank)
-    last = end = 0
-    if path.exists():
-        for frame in complete_frames(path.read_bytes()):
-            last, end = frame.sequence, frame.end
-        os.truncate(path, end)
-    return MetricSpool(path, after=last)
-
-
-def _event_spool(folder: AttemptFolder, rank: int) -> EventSpool:
-    path = folder.events(rank)
-    last = 0
-    if path.exists():
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        os.truncate(path, len(whole))
-        if whole:
-            last = int(json.loads(whole.splitlines()[-1])["sequence"])
-    return EventSpool(path, rank, after=last)

@@ -23,6 +23,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.environments.preparation import Environments, Prepared
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError
+from trainhall.cluster.agent.event_files import tail
 from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name
 from trainhall.cluster.agent.launch import planner
 from trainhall.cluster.agent.launch.code_cache import (
@@ -202,6 +203,7 @@ class Launcher:
                     raise _cannot_start(why) from error
                 launch = launch.model_copy(update={"code": str(part.path / "code")})
             await self._prepare_outputs(part, launch)
+            await threads.finish(tail.prepare, part, launch)
             if launch.code is not None:
                 launch = launch.model_copy(update={"code": str(final / "code")})
             if launch.spec.environment.is_built and launch.ranks:

@@ -24,6 +24,7 @@ from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.agent.shipping.event_files import EventFileFollower
 from trainhall.cluster.agent.shipping.outputs import OutputCollector
 from trainhall.cluster.agent.shipping.spools import (
     EventShipper,
@@ -93,6 +94,9 @@ class AttemptShipper:
         self.spools: list[FileShipper] = []
         self._add_spools((slot.rank, launch.generation) for slot in launch.ranks)
         self._add_tracked()
+        self._files = EventFileFollower(folder, launch, self._owner)
+        self._following: asyncio.Task[None] | None = None
+        self.spools += self._files.new_spools(api)
         self._unreported: UnreportedShipper | None = None
         self._add_unreported()
         before, unrecorded = unreported_checkpoints.earlier(launch), launch.checkpoint.unrecorded
@@ -210,7 +214,11 @@ class AttemptShipper:
         if self._collection is None and self.outputs.is_due(self.ended):
             self._collection = asyncio.create_task(self._collect(link), name="outputs")
             self._collection.add_done_callback(functools.partial(self._collected, done))
-        return bool(self._tasks) or self._collection is not None
+        if self._following is None and self._files.is_due(self.ended):
+            follow = self._files.follow(lambda: self.ended)
+            self._following = asyncio.create_task(follow, name="event files")
+            self._following.add_done_callback(functools.partial(self._followed, done))
+        return bool(self._tasks) or self._collection is not None or self._following is not None
 
     @property
     def pause(self) -> float:
@@ -228,6 +236,11 @@ class AttemptShipper:
         self._collection = None
         self._see_end(done)
 
+    def _followed(self, done: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._following = None
+        self.spools += self._files.new_spools(self._api)
+        self._see_end(done)
+
     def _see_end(self, done: Callable[[], None]) -> None:
         if self.shipped:
             self.save()
@@ -236,7 +249,7 @@ class AttemptShipper:
     @property
     def shipped(self) -> bool:
         """Everything is acknowledged and nothing can follow."""
-        if not self.ended or self._tasks or not self.outputs.is_done:
+        if not self.ended or self._tasks or not self.outputs.is_done or not self._files.is_done:
             return False
         return not any(spool.has_more() for spool in self.spools)
 
@@ -329,7 +342,7 @@ class AttemptShipper:
             logger.warning("positions_damaged", path=self._positions, action="resend all")
 
     async def close(self) -> None:
-        running = [self._collection] if self._collection is not None else []
+        running = [task for task in (self._collection, self._following) if task is not None]
         await end_tasks([*self._tasks.values(), *running])
 
 

@@ -6,7 +6,6 @@ where a process has served the attempt before.
 """
 
 import json
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from trainhall.training.link.folder import AttemptFolder, Writer
 from trainhall.training.link.frames import MetricTable, complete_frames, decode_tables
-from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.link.spool import EventSpool, MetricSpool, newest_event, newest_frame
 
 MAX_NAMES = 1000
 """Metrics, and as many parameters, of a job; more are left out, and an event says so."""
@@ -110,7 +109,7 @@ class Record:
         """Store points, each once. Those of rank 0 are the job's own, others the rank's."""
         with self._lock:
             new = [point for point in points if self._is_new(rank, point)]
-            tables = list(_tables(new, rank or None))
+            tables = list(tables_of(new, rank or None))
             for start in range(0, len(tables), MAX_TABLES):
                 self._metrics.append(tables[start : start + MAX_TABLES])
 
@@ -154,14 +153,7 @@ class Record:
 
     def _read_metrics(self) -> int:
         """Read what an earlier process wrote; return its newest sequence."""
-        if not self._path.exists():
-            return 0
-        data = self._path.read_bytes()
-        sequence = end = 0
-        for frame in complete_frames(data):
-            sequence, end = frame.sequence, frame.end
-        if end < len(data):
-            os.truncate(self._path, end)
+        sequence = newest_frame(self._path)
         for rank, point in _stored(self._path):
             self._see(point)
             self._recent[_identity(rank, point)] = None
@@ -205,14 +197,8 @@ class Record:
 
     def _read_events(self, path: Path) -> int:
         """Read what an earlier process wrote; return its newest sequence."""
-        if not path.exists():
-            return 0
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        os.truncate(path, len(whole))
-        sequence = 0
-        for event in map(json.loads, whole.splitlines()):
-            sequence = int(event["sequence"])
+        sequence = newest_event(path)
+        for event in map(json.loads, path.read_bytes().splitlines() if sequence else ()):
             if event["kind"] == "logged":
                 self._run.parameters |= event["data"]["parameters"]
                 tags = self._run.tags | event["data"]["tags"]
@@ -225,7 +211,7 @@ def _identity(rank: int, point: Point) -> tuple[object, ...]:
     return rank, point.name, point.step, point.timestamp, repr(point.value)
 
 
-def _tables(points: Sequence[Point], rank: int | None) -> Iterator[MetricTable]:
+def tables_of(points: Sequence[Point], rank: int | None) -> Iterator[MetricTable]:
     """Yield points as tables, consecutive ones of the same names together."""
     rows: list[dict[str, Point]] = []
     for point in points:

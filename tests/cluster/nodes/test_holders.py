@@ -8,7 +8,12 @@ from support.storage.frames import NOW, add_job
 
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.nodes.holders import Holders
-from trainhall.cluster.wire.writers import rank_writer, recovery_writer, tracking_writer
+from trainhall.cluster.wire.writers import (
+    event_file_writer,
+    rank_writer,
+    recovery_writer,
+    tracking_writer,
+)
 from trainhall.db.database import Database
 from trainhall.db.documents import (
     Allocation,
@@ -61,7 +66,7 @@ async def test_node_writes_as_its_ranks_alone(database: Database) -> None:
     right = [("alpha", 1, 0), ("alpha", 2, 0), ("beta", 1, 1), ("gamma", 2, 1)]
     for node, generation, rank in right:
         for _ in range(2):  # the second time from memory
-            for name_of in (rank_writer, tracking_writer):
+            for name_of in (rank_writer, tracking_writer, event_file_writer):
                 await holders.check_writer(node, "job", 1, name_of("job", 1, generation, rank))
             await holders.check_rank(node, "job", 1, rank)
             await holders.check_attempt(node, "job", 1)
@@ -69,7 +74,7 @@ async def test_node_writes_as_its_ranks_alone(database: Database) -> None:
         for generation in (1, 2):
             for rank in (0, 1, 2):
                 if (node, generation, rank) not in right:
-                    for name_of in (rank_writer, tracking_writer):
+                    for name_of in (rank_writer, tracking_writer, event_file_writer):
                         writer = name_of("job", 1, generation, rank)
                         with pytest.raises(NotFoundError, match="on this node"):
                             await holders.check_writer(node, "job", 1, writer)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.cluster.agent_process import launch_of
+from support.storage.event_files import append_scalars
 
 from trainhall.cluster.agent.coordinator_link.http_api import Source, UnavailableError, failure_of
-from trainhall.cluster.agent.shipping import shipping
+from trainhall.cluster.agent.event_files import tail
+from trainhall.cluster.agent.shipping import event_files, shipping
 from trainhall.cluster.agent.shipping.shipping import AttemptShipper, LinkPause
 from trainhall.cluster.simulator.loop import VirtualLoop
 from trainhall.training.link.folder import AttemptFolder
@@ -154,6 +156,25 @@ async def test_shipper_flushes_at_the_end(tmp_path: Path) -> None:
     assert host.shipper.shipped
     assert host.done
     assert host.coordinator.requests == {0: 2, 1: 2, 2: 2}
+
+
+async def test_event_files_are_shipped_before_the_end(tmp_path: Path, clock: Clock) -> None:
+    host = Host(tmp_path)
+    tail.prepare(host.folder, host.launch)
+    host.shipper = AttemptShipper(host.folder, host.launch, host.coordinator)  # type: ignore[arg-type]
+    host.shipper.outputs.is_done = True
+    path = tmp_path / "outputs" / "events.out.tfevents.1.host"
+    append_scalars(path, "loss", [(1, 1.0)])
+    await host.look()
+    assert not host.coordinator.requests, "whether there are others decides about names"
+    clock.now += event_files.POLL_SECONDS
+    await host.look()
+    assert host.coordinator.requests == {0: 1}
+    append_scalars(path, "loss", [(2, 1.0)])
+    host.shipper.ended = True
+    await host.look()
+    assert host.shipper.shipped
+    assert host.coordinator.requests == {0: 2}
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from support.cluster.agent_process import script
 from support.cluster.attempts import read_tables
 from support.cluster.shims import Run, shims
 
+from trainhall.cluster.agent.event_files import tail
+from trainhall.cluster.agent.event_files.tail import EventFileTail
 from trainhall.training.link.folder import Writer
 from trainhall.training.link.status import Outcome
 
@@ -102,6 +104,23 @@ arguments = TrainingArguments(
 )
 Trainer(model, arguments, train_dataset=data).train()
 """
+TENSORBOARD = """
+import sys
+import numpy
+sys.modules["torchvision"] = None
+from torch.utils.tensorboard import SummaryWriter
+
+with SummaryWriter() as writer:
+    for step in range(1, 6):
+        writer.add_scalar("train/loss", 1 / step, step)
+        writer.add_scalar("val/acc", step / 10, step, new_style=True)
+    writer.add_image("image", numpy.zeros((3, 400, 400)), 5)
+    writer.add_text("text", "hello", 5)
+    writer.add_histogram("weights", numpy.arange(100), 5)
+    writer.add_scalar("train/loss", 0.1, 6)
+    writer.add_scalars("both", {"a": 1.0, "b": 2.0}, 6)
+    writer.add_hparams({"lr": 0.1, "layers": 4}, {"hparam/acc": 0.5}, run_name="hp")
+"""
 
 
 class Logged:
@@ -152,3 +171,29 @@ def test_hugging_face_trainer_logs_into_the_job(log: Any, tmp_path: Path) -> Non
     found = log(HUGGING_FACE, str(tmp_path / "out"))
     assert found.metrics["loss"] == [2, 4, 6, 8]
     assert found.parameters["max_steps"] == "8"
+
+
+def test_event_files_of_pytorch_are_read(tmp_path: Path) -> None:
+    with shims(tmp_path) as run:
+        one: Run = run(script(tmp_path, f"import os\nos.chdir({str(tmp_path)!r})\n" + TENSORBOARD))
+        assert one.wait().outcome is Outcome.COMPLETED, one.folder.stderr(0).read_text()[-3000:]
+    tail.prepare(one.folder, one.launch)
+    (tmp_path / "runs").rename(one.folder.path / "outputs")
+    followed = EventFileTail.open(one.folder, one.launch)
+    assert followed is not None
+    while followed.poll(ended=True):
+        pass
+    found: dict[str, list[int]] = {}
+    for rank, columns in read_tables(one.folder.file_metrics.read_bytes()):
+        assert rank is None
+        for name, points in columns.items():
+            found.setdefault(name, []).extend(step for step, _ in points)
+    assert found == {
+        "train/loss": [1, 2, 3, 4, 5, 6],
+        "val/acc": [1, 2, 3, 4, 5],
+        "both_a/both": [6],
+        "both_b/both": [6],
+        "hp/hparam/acc": [0],
+    }
+    (event,) = map(json.loads, one.folder.file_events.read_text().splitlines())
+    assert event["data"]["parameters"] == {"lr": "0.1", "layers": "4"}
