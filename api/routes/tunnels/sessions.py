@@ -27,7 +27,7 @@ from trainhall.api.params import checked_id, parse_digits
 from trainhall.api.problems import invalid, refusal_of
 from trainhall.api.routes.tunnels.socket import SocketSide
 from trainhall.cluster.tunnels.service import Beside, NoTunnelError
-from trainhall.cluster.waiting import end_tasks
+from trainhall.cluster.waiting import run_until_one_ends
 from trainhall.cluster.wire.protocol import first_problem
 from trainhall.cluster.wire.sessions import ExecStart
 from trainhall.cluster.wire.tunnel import Socket, TunnelClosedError, TunnelError
@@ -132,18 +132,9 @@ async def _pass_messages(
     """Pass messages on until either side leaves, the user may not any more, or nobody uses it."""
     seconds = services.unlimited.options.exec_idle_seconds
     relay = _Relay(user, host)
-    tasks = {
-        asyncio.create_task(work, name="session")
-        for work in (
-            relay.to_host(), relay.to_user(), relay.until_idle(seconds), _until_revoked(websocket)
-        )
-    }  # fmt: skip
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        await end_tasks(tasks)
+    await run_until_one_ends(
+        relay.to_host(), relay.to_user(), relay.until_idle(seconds), _until_revoked(websocket)
+    )
 
 
 class _Relay:
