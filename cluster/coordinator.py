@@ -21,6 +21,7 @@ from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.store import CheckpointStore
+from trainhall.cluster.data_sets.service import DataService
 from trainhall.cluster.environments.service import EnvironmentService
 from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.gateway.connections import Gateway
@@ -101,6 +102,7 @@ class Coordinator:
         self.deleted_jobs = DeletedJobs(db, self._remove_files)
         self.experiments = ExperimentService(context, self.code)
         self.environments = EnvironmentService(context)
+        self.data = DataService(context)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue_history = QueueHistoryService(context)
         self.queue = QueueService(context, self.heartbeats, self.queue_history)

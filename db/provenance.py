@@ -1,9 +1,9 @@
-"""Tables of the provenance of jobs: repository and command, and the locked environment."""
+"""Tables of the provenance of jobs: repository and command, the locked environment, data sets."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy import BigInteger, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -41,3 +41,22 @@ class LockedEnvironment(Base):
     """Name of the node that made it."""
     attempt: Mapped[int]
     locked_at: Mapped[datetime]
+
+
+class DataFingerprint(Base):
+    """Data set of an attempt, as its first host found it."""
+
+    __tablename__ = "data_fingerprints"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    """As of a `trainhall.cluster.wire.data_sets.Fingerprint`, with what follows."""
+    sha256: Mapped[str] = mapped_column(String(64))
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    files: Mapped[int]
+    is_partial: Mapped[bool]
+    node: Mapped[str] = mapped_column(String(128))
+    """Name of the node."""
+    prepared_at: Mapped[datetime]

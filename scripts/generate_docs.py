@@ -117,9 +117,16 @@ def sections(
     """Yield a model and, depth first, the models below it, each with its dotted path."""
     yield path, model
     for name, field in model["properties"].items():
-        _, inner = resolved(field, schema)
-        if "properties" in inner:
+        if (inner := model_in(field, schema)) is not None:
             yield from sections(inner, schema, f"{path}.{name}" if path else name)
+
+
+def model_in(field: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the model that a field is, or has a list of; None: it has none."""
+    _, inner = resolved(field, schema)
+    if inner.get("type") == "array":
+        _, inner = resolved(inner["items"], schema)
+    return inner if "properties" in inner else None
 
 
 def linked(text: str) -> str:
@@ -137,8 +144,9 @@ def fields_list(model: dict[str, Any], schema: dict[str, Any], path: str = "") -
     required = model.get("required", [])
     for name, field in model["properties"].items():
         outer, inner = resolved(field, schema)
-        if "properties" in inner:
-            kind = f"[object](#{anchor(path, name)})"
+        if model_in(field, schema) is not None:
+            link = f"#{anchor(path, name)}"
+            kind = f"[object]({link})" if "properties" in inner else f"list of [objects]({link})"
         else:
             kind = kind_of(inner, schema)
             default = "required" if name in required else default_of(outer)

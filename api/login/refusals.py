@@ -53,6 +53,7 @@ AGENT_ACTIONS = {
     "create_token": "token.create",
     "join": "node.join",
     "open_tunnel": "tunnel.open",
+    "put_data": "data.report",
     "put_environment": "environment.lock",
     "put_file": "checkpoint.upload",
     "put_output": "output.upload",

@@ -15,6 +15,7 @@ from trainhall.cluster.accounts.users import UserService
 from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.data_sets.service import DataService
 from trainhall.cluster.environments.service import EnvironmentService
 from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.jobs.code_store import CodeStore
@@ -72,6 +73,10 @@ class LimitedServices:
     @cached_property
     def code(self) -> CodeStore:
         return self.unlimited.code.limited_to(self.caller)
+
+    @cached_property
+    def data(self) -> DataService:
+        return self.unlimited.data.limited_to(self.caller)
 
     @cached_property
     def environments(self) -> EnvironmentService:

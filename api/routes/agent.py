@@ -30,6 +30,7 @@ from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.tls import CA_PATH
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
+from trainhall.cluster.wire.data_sets import MAX_REPORT_BYTES, DataReport
 from trainhall.cluster.wire.environment_lock import MAX_LOCK_BYTES, EnvironmentLock
 from trainhall.cluster.wire.outputs import MAX_SIZE, Commit, Offer
 from trainhall.cluster.wire.protocol import (
@@ -136,6 +137,14 @@ async def put_environment(request: Request) -> Response:
     lock = await read_json(request, EnvironmentLock, 2 * MAX_LOCK_BYTES)
     stored = await coordinator_of(request).environments.store(node_id, job_id, attempt, lock)
     return _json(stored.model_dump_json())
+
+
+async def put_data(request: Request) -> Response:
+    """A host has the data sets of an attempt ready."""
+    node_id, job_id, attempt = await _held_attempt(request)
+    report = await read_json(request, DataReport, MAX_REPORT_BYTES)
+    await coordinator_of(request).data.store(node_id, job_id, attempt, report)
+    return Response(status_code=204)
 
 
 async def read_secrets(request: Request) -> Response:
@@ -372,6 +381,7 @@ ROUTES = [
     Route(_JOB + "/attempts/{attempt:int}/secrets", read_secrets, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/environment", get_environment, methods=["GET"]),
     Route(_JOB + "/attempts/{attempt:int}/environment", put_environment, methods=["PUT"]),
+    Route(_JOB + "/attempts/{attempt:int}/data", put_data, methods=["PUT"]),
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),

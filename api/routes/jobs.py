@@ -25,6 +25,7 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.params import Cursor, IdempotencyKey, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
+from trainhall.cluster.data_sets.views import JobDataSets
 from trainhall.cluster.environments.views import JobEnvironment
 from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey
@@ -523,3 +524,15 @@ async def download_lock(services: ServicesDep, job_id: JobId) -> Response:
             "X-Content-Type-Options": "nosniff",
         },
     )
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/data",
+    summary="List a job's data sets",
+    answer="The data sets, and what the hosts found.",
+)
+async def list_data_sets(services: ServicesDep, job_id: JobId) -> JobDataSets:
+    """The data sets that the spec names, each with the fingerprint of the newest attempt that
+    prepared it."""
+    return await services.data.read(job_id)

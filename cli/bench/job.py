@@ -114,7 +114,7 @@ def job(
     Exit codes: 0 a run completed, 1 none did, 2 wrong input, 130 stopped.
     """
     given = specs.load(file, overrides)
-    specs.refuse_environment(given, "bench")
+    specs.refuse_prepared(given, "bench")
     if given.script is not None:
         raise UsageError("`trainhall bench` measures tasks only; a benchmark of a script needs a "
                          "coordinator: `trainhall experiment create`")  # fmt: skip

@@ -360,6 +360,8 @@ def show(
             if page.has_environment(found):
                 locked = client.get(f"/training/jobs/{found['id']}/environment")
                 more |= {"environment": page.locked_environment(locked)}
+            if found["spec"].get("data"):
+                more |= {"data": page.data_sets(client.get(f"/training/jobs/{found['id']}/data"))}
             more |= {"ran with": page.environment(ran_with)}
             more |= {"git": page.repository(origin), "command": page.command_line(origin)}
             words = last_words(client, found)

@@ -1,4 +1,4 @@
-"""`trainhall diff`: how two jobs differ in spec, packages and code."""
+"""`trainhall diff`: how two jobs differ in spec, packages, data and code."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ def diff(
     output: Report = ReportFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show how two jobs differ: spec and parameters, packages and driver, commit and code.
+    """Show how two jobs differ: spec and parameters, packages and driver, data, commit and code.
 
     \b
     Examples:
@@ -41,6 +41,7 @@ def diff(
     found = {
         "spec": _rows(*(dict(_flat(_compared(each["spec"]))) for each in jobs)),
         "packages": packages,
+        "data": differing_data(client, *jobs),
         "git": _rows(*(_commit(origin) for origin in origins)),
         "code": code["items"] if code is not None else None,
     }
@@ -83,6 +84,17 @@ def differing_packages(client: "Client", *jobs: out.Json) -> list[out.Json] | No
     return _rows(*({**{name: e[name] for name in _BASE}, **e["packages"]} for e in found))
 
 
+def differing_data(client: "Client", *jobs: out.Json) -> list[out.Json]:
+    """Return the data sets whose fingerprints differ between two jobs, as far as hosts have
+    reported them."""
+    found = []
+    for job in jobs:
+        listed = job["spec"].get("data") and client.get(f"/training/jobs/{job['id']}/data")["items"]
+        prints = {each["name"]: each["sha256"] for each in listed or () if each["sha256"]}
+        found.append(prints)
+    return _rows(*found)
+
+
 def _commit(origin: out.Json) -> dict[str, Any]:
     git = origin["git"] or {}
     return {name: git.get(name) for name in ("commit", "branch", "remote", "dirty")}
@@ -91,7 +103,12 @@ def _commit(origin: out.Json) -> dict[str, Any]:
 def _page(found: out.Json, ids: list[str]) -> str:
     parts = [
         _table(title, found[key], ids)
-        for title, key in (("Spec", "spec"), ("Packages", "packages"), ("Git", "git"))
+        for title, key in (
+            ("Spec", "spec"),
+            ("Packages", "packages"),
+            ("Data", "data"),
+            ("Git", "git"),
+        )
         if found[key]
     ]
     if found["packages"] is None:

@@ -105,6 +105,24 @@ def locked_environment(found: out.Json) -> str:
     return f"Python {found['python']}, {packages}, {torch} (locked on {found['node']})"
 
 
+def data_sets(found: out.Json) -> str | None:
+    """Describe the data sets of a job as its hosts found them; None without any."""
+    return "; ".join(map(_data_set, found["items"])) or None
+
+
+def _data_set(item: out.Json) -> str:
+    place = item["path"] or item["url"]
+    if item["sha256"] is None:
+        return out.one_line(f"{item['name']} ({place}): not prepared yet")
+    files = f"{item['files']:,} file{'s' if item['files'] != 1 else ''}"
+    more = ", and more files" if item["is_partial"] else ""
+    how = "contents" if item["kind"] == "contents" else "names, sizes and times"
+    return out.one_line(
+        f"{item['name']} ({place}): {files}, {out.size(item['bytes'])}{more}, "
+        f"SHA-256 of its {how} {item['sha256'][:12]}"
+    )
+
+
 def packages_table(found: out.Json) -> str:
     """List the packages of an attempt."""
     if not found["packages"]:

@@ -37,8 +37,8 @@ def reproduce(
       trainhall reproduce 3f2a -f
 
     Tags, notes and pauses are left out; strategy `auto` takes the plan of the first job. With -f
-    the hash chains of reproducible tasks are compared at the end, and packages that differ are
-    shown.
+    the hash chains of reproducible tasks are compared at the end, and packages and data sets
+    that differ are shown.
 
     \b
     Exit codes with -f: those of submit; 1 if the chains differ.
@@ -90,12 +90,15 @@ def _is_reproducible(job: out.Json) -> bool:
 
 def _compare(client: "Client", first: out.Json, again: out.Json) -> int:
     """Print how the results of two jobs differ; return the exit code."""
-    from trainhall.cli.jobs.diff import differing_packages
+    from trainhall.cli.jobs.diff import differing_data, differing_packages
 
     different = differing_packages(client, first, again)
     if different:
         names = ", ".join(row["name"] for row in different)
         out.notice(f"Other versions than then: {names}.")
+    if other_data := differing_data(client, first, again):
+        names = ", ".join(row["name"] for row in other_data)
+        out.notice(f"Other data than then: {names}.")
     if not _is_reproducible(first):
         out.notice("Results may differ in their last digits: training.reproducible is not set.")
         return 0

@@ -42,7 +42,7 @@ def run(
     Exit codes: 0 completed, 1 failed, 2 wrong input or a folder that is not empty, 130 stopped.
     """  # fmt: skip
     spec = specs.load(file, overrides)
-    specs.refuse_environment(spec, "run")
+    specs.refuse_prepared(spec, "run")
     if spec.script is not None:
         raise UsageError(
             "`trainhall run` trains tasks only; start a script with torchrun, or submit it"

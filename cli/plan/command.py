@@ -70,7 +70,7 @@ def plan(
     Exit codes: 0 something fits, 1 nothing fits or the model cannot be planned, 2 wrong input.
     """  # fmt: skip
     spec = specs.load_for(devices, file, overrides) if devices else specs.load(file, overrides)
-    specs.refuse_environment(spec, "plan")
+    specs.refuse_prepared(spec, "plan")
     if spec.script is not None:
         raise UsageError("`trainhall plan` plans tasks; a script parallelizes its model itself")
     check_installed("torch", "planning")

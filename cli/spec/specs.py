@@ -366,15 +366,20 @@ def propose_environment(spec: "JobSpec") -> None:
                 return
 
 
-def refuse_environment(spec: "JobSpec", command: str) -> None:
-    """Refuse a spec whose packages are installed by hosts alone.
+def refuse_prepared(spec: "JobSpec", command: str) -> None:
+    """Refuse a spec whose packages or data sets are made ready by hosts alone.
 
     Args:
         command: the one that runs it here.
 
     Raises:
-        UsageError: it asks for such an environment.
+        UsageError: it asks for such an environment, or for data sets.
     """
+    if spec.data:
+        raise UsageError(
+            f"data: `trainhall {command}` makes no data sets ready; give paths of this host in "
+            "task.params, or use `trainhall submit`"
+        )
     if spec.environment.is_built:
         raise UsageError(
             f"environment: `trainhall {command}` runs in this Python and installs nothing; "
@@ -384,19 +389,20 @@ def refuse_environment(spec: "JobSpec", command: str) -> None:
 
 def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
     """Yield the paths that a job reads, each with its field."""
-    from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
+    from trainhall.training.spec.tasks import TASK_PARAMS, paths_in
 
+    for i, each in enumerate(spec.data):
+        if each.path is not None:
+            yield f"data.{i}.path", each.path
     if spec.script is not None and spec.script.path is not None:
         yield "script.path", spec.script.path
     task = spec.task
     if task is None or task.name not in list(TASK_PARAMS) or task.params.get("download"):
         return
-    for key in TASK_PATHS:
-        given = task.params.get(key)
-        for path in given if isinstance(given, list) else [given]:
-            # What has a pattern in it is looked up on the hosts.
-            if isinstance(path, str) and not has_magic(path):
-                yield f"task.params.{key}", path
+    for key, path in paths_in(task.params):
+        # What has a pattern in it, or is a data set, is looked up on the hosts.
+        if not has_magic(path) and not path.startswith("$"):
+            yield f"task.params.{key}", path
 
 
 def _note_missing_path(field: str, path: str) -> None:

@@ -120,7 +120,7 @@ def verify(
     if file is None:
         raise UsageError("give a FILE with a job spec, or --compare JOB JOB")
     spec = specs.load(file, overrides)
-    specs.refuse_environment(spec, "verify")
+    specs.refuse_prepared(spec, "verify")
     if spec.task is None:
         raise UsageError(
             "`trainhall verify` compares tasks; a script parallelizes its model itself"

@@ -13,7 +13,7 @@ from trainhall.cluster.errors import InvalidValueError
 from trainhall.db.accounts import Project
 from trainhall.documented import Documented
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.tasks import TASK_PATHS
+from trainhall.training.spec.tasks import paths_in
 
 
 class ProjectLimits(Documented, BaseModel):
@@ -102,10 +102,8 @@ def _host_paths(spec: JobSpec) -> Iterator[tuple[str, str]]:
         fields = ("path", "working_dir", "interpreter")
         given += [(f"script.{name}", getattr(spec.script, name)) for name in fields]
     if spec.task is not None:
-        for name in TASK_PATHS:
-            value = spec.task.params.get(name)
-            values = value if isinstance(value, list) else [value]
-            given += [(f"task.params.{name}", each) for each in values]
+        given += [(f"task.params.{name}", each) for name, each in paths_in(spec.task.params)]
+    given += [(f"data.{i}.path", each.path) for i, each in enumerate(spec.data)]
     for field, value in given:
         # What is relative lies in uploaded code, or is found on the node's PATH.
         if isinstance(value, str) and PurePosixPath(value).is_absolute():

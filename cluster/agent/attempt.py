@@ -29,7 +29,7 @@ class Attempt:
     plan_refusal: str | None = None
     """Why the strategy of its own cannot be predicted."""
     preparing: str | None = None
-    """Work on its environment, in words; None: none, or it is there."""
+    """Work on its environment or its data sets, in words; None: none, or they are there."""
     status: ShimStatus | None = None
     status_stamp: tuple[int, int] = (0, 0)
     """Inode and time of the status file that was read last."""
@@ -135,4 +135,4 @@ def keep_prepared(launch: Launch, before: Launch) -> Launch:
     newer = [name for name in names if name not in ready.resume]
     plan = ready.model_copy(update={"resume": [*newer, *ready.resume]})
     kept = {"code": before.code, "environment": before.environment}
-    return launch.model_copy(update={"checkpoint": plan, **kept})
+    return launch.model_copy(update={"checkpoint": plan, **kept}).with_data(before.data)

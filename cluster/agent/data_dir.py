@@ -9,6 +9,7 @@
                                 `shipped.json` and, where it ended the ranks, `agent-stopped`
     code/<sha256>/              code of jobs, unpacked (`agent.launch.code_cache`)
     environments/<key>/         Python environments of jobs (`agent.environments.store`)
+    data/<key>/                 downloaded data sets of jobs (`agent.data.store`)
     checkpoints/<job>/          local checkpoints of jobs that upload them
     outputs/<job>/<sha256>      files of ended attempts, for the next ones
     logs/                       output of the warm parent
@@ -68,6 +69,10 @@ class DataDir:
     @property
     def environments(self) -> Path:
         return self.path / "environments"
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
 
     def checkpoints(self, job_id: str) -> Path:
         return self.path / "checkpoints" / job_id

@@ -34,7 +34,9 @@ class HostReport:
     plan_refusal: str | None = None
     """Why it cannot predict the strategy that the spec names; the attempt starts without."""
     preparing: str | None = None
-    """Work of its agent on the job's environment, in words."""
+    """Work of its agent on the job's environment or data sets, in words."""
+    prepared_at: datetime | None = None
+    """When such work was last reported."""
     ended_at: datetime | None = None
     """When the outcome was first reported."""
     generation: int = 1

@@ -96,7 +96,7 @@ class ReasonCode(StrEnum):
         "predicting_strategy",
         "predicting memory and step time on node {node}; {placed}",
     )
-    PREPARING = ("preparing", "preparing its environment on {hosts}")
+    PREPARING = ("preparing", "preparing on {hosts}")
     STRATEGY_PLANNED = ("strategy_planned", "planned: {why}")
     STRATEGY_PREDICTED = ("strategy_predicted", "predicted: {why}")
     STRATEGY_NOT_PREDICTED = ("strategy_not_predicted", "not predicted: {why}")
@@ -181,6 +181,7 @@ class EventCode(StrEnum):
     OUTPUT_NOT_STORED = "output_not_stored"
     OUTPUT_SHARED = "output_shared"
     OUTPUTS_WAIT = "outputs_wait"
+    DATA_DIFFERS = "data_differs"
     GRADIENTS_RECORDED = "gradients_recorded"
     NETWORK_PROBED = "network_probed"
     RESIZE_NOT_APPLIED = "resize_not_applied"

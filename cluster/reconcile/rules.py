@@ -356,8 +356,8 @@ WHILE_RANKS_RUN = (
         _mark_running,
     ),
     Rule(
-        "prepare an environment",
-        "a host locks or installs the job's [environment](environments.md)",
+        "prepare",
+        "a host makes the job's [environment](environments.md) or [data sets](data.md) ready",
         "waits, and says what for",
         lambda s: s.preparing,
         lambda s: _explain(s, s.preparing) if s.preparing else None,

@@ -250,7 +250,7 @@ class Situation:
 
     @property
     def preparing(self) -> Reason | None:
-        """Return what hosts do for the environment of the job; None: nothing."""
+        """Return what hosts do for the environment or the data sets of the job; None: nothing."""
         found = [
             f"node {host.node_name}: {host.report.preparing}"
             for host in self.attempt.hosts
@@ -267,7 +267,10 @@ class Situation:
         # A script reports no more than that its ranks run.
         if attempt.started_at is None or attempt.begun or (attempt.script and not missing):
             return None
-        waited = (self.now - attempt.started_at).total_seconds()
+        # A host that downloads says so all the while, and ends it where nothing comes.
+        prepared = [host.report.prepared_at for host in attempt.hosts if host.report is not None]
+        since = max(at for at in (attempt.started_at, *prepared) if at is not None)
+        waited = (self.now - since).total_seconds()
         limit = self.options.start_limit_seconds
         if min(waited, self.listening_seconds) < limit:
             return None
@@ -364,7 +367,7 @@ def _describe_phase(host: HostFacts) -> str:
             return "still planning its strategy, or predicting it"
         case "preparing":
             if host.report is not None and host.report.preparing:
-                return f"still preparing its environment ({host.report.preparing})"
+                return f"still preparing ({host.report.preparing})"
             return "still fetching a checkpoint or the code, or waiting for the first host"
         case phase:
             return str(phase)

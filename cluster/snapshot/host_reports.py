@@ -1,7 +1,7 @@
 """Effects of a node's report on the stored state of an attempt there (`Attempt.node_outcomes`)."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.wire.protocol import AssignmentReport
@@ -11,7 +11,9 @@ from trainhall.training.link.status import Outcome
 MAX_REFUSAL = 1000
 """Characters of a host's words on why a strategy cannot be predicted."""
 MAX_PREPARING = 200
-"""Characters of a host's words on what it does for an environment."""
+"""Characters of a host's words on what it prepares."""
+PREPARED_STEP = timedelta(minutes=1)
+"""Precision of the time of such work: not every report is to be stored."""
 MISSING_REPORTS = 2
 """Reports in a row without an attempt that the node once had, until it is taken as lost there."""
 
@@ -31,6 +33,7 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
         plan=report.plan,
         plan_refusal=report.plan_refusal and report.plan_refusal[:MAX_REFUSAL],
         preparing=report.preparing and report.preparing[:MAX_PREPARING],
+        prepared_at=_prepared_at(stored, report, now),
     )
     if report.outcome is None:
         return merged
@@ -44,6 +47,14 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
         isolated=report.isolated,
         ended_at=now,
     )
+
+
+def _prepared_at(
+    stored: HostReport | None, report: AssignmentReport, now: datetime
+) -> datetime | None:
+    before = stored.prepared_at if stored is not None else None
+    is_new = before is None or now - before >= PREPARED_STEP
+    return now if report.preparing and is_new else before
 
 
 @dataclass(frozen=True)

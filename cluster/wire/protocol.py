@@ -17,6 +17,7 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     POST /jobs/{job}/attempts/{attempt}/secrets            → `Secrets`
     GET  /jobs/{job}/attempts/{attempt}/environment        → `EnvironmentLock`; 204: not locked yet
     PUT  /jobs/{job}/attempts/{attempt}/environment        `EnvironmentLock` → the first that came
+    PUT  /jobs/{job}/attempts/{attempt}/data               `DataReport` → 204
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
@@ -151,10 +152,11 @@ class AssignmentReport(Message):
     attempt: int
     generation: int
     phase: AttemptPhase
-    """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint or the
-    code, installs the environment, or waits for the rendezvous."""
+    """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint, the
+    code or data sets, installs the environment, or waits for the rendezvous."""
     preparing: str | None = None
-    """Work of the agent on the environment of the job, in words, until that is there."""
+    """Work of the agent on the environment or data sets of the job, in words, until they are
+    there."""
     ranks: list[RankState] = []
     stall: Stall | None = None
     """Stall of the ranks here, of an attempt on several hosts: which rank lags behind takes the

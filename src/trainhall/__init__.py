@@ -1,6 +1,6 @@
 """Trainhall: a self-hosted home for distributed training jobs.
 
-What scripts use of it is here: `init`, `parameters`, `report`, `log_image` and its like,
+What scripts use of it is here: `init`, `parameters`, `data`, `report`, `log_image` and its like,
 `should_stop`, `leave`, `checkpoint`, `on_resize` and `Trainer` (docs/scripts.md); and `Client`,
 which drives a coordinator (docs/client.md). Each is imported when it is first asked for, so that a
 coordinator and the command line never import what they do not need.
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trainhall.client import Client
     from trainhall.training.sdk.api import (
         checkpoint,
+        data,
         init,
         leave,
         log_artifact,
@@ -35,6 +36,7 @@ __all__ = [
     "Trainer",
     "__version__",
     "checkpoint",
+    "data",
     "init",
     "leave",
     "log_artifact",

@@ -36,6 +36,7 @@ NAMES = {
     "deleteReport",
     "changeJob",
     "putCode",
+    "listDataSets",
     "readEnvironment",
     "downloadLock",
     "getCode",

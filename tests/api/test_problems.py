@@ -22,6 +22,7 @@ GETS = [
     "/training/jobs/{id}/provenance",
     "/training/jobs/{id}/code",
     "/training/jobs/{id}/code.tar",
+    "/training/jobs/{id}/data",
     "/training/jobs/{id}/environment",
     "/training/jobs/{id}/environment/lock",
     "/cluster/nodes/{id}",

@@ -130,12 +130,23 @@ class Launch(LinkModel):
     """Attempt's own folder with the code of the spec; the agent unpacks it."""
     environment: BuiltEnvironment | None = None
     """Environment of the ranks, which the agent installs; None: the agent's own."""
+    data: dict[str, str] = Field(default_factory=dict)
+    """Paths of the job's data sets on this host, by name; the agent makes them ready."""
     planning: PlanRequest | None = None
     """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
     prediction: PlanPrediction | None = None
     """The prediction of the strategy that a plan has chosen."""
     trace: TracePlan | None = None
     """Compare strategies instead of training for a result; no agent is asked to."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of the script, with the values of parameters and the paths of data sets."""
+        return self.spec.arguments_with(self.data)
+
+    def with_data(self, paths: dict[str, str]) -> "Launch":
+        """Return the launch on a host that has the data sets ready, by name."""
+        return self.model_copy(update={"data": paths, "spec": self.spec.with_data(paths)})
 
     def pauses_at(self, step: int) -> bool:
         """Return whether the job pauses by itself after a step."""

@@ -17,6 +17,7 @@ from trainhall.training.sdk import media
 from trainhall.training.sdk.reporting import checked_step
 from trainhall.training.sdk.session import Context, NoCheckpointsError, Session, open_session
 from trainhall.training.spec.parameters import VARIABLE
+from trainhall.training.spec.world.data import variable_of
 
 log = EventLogger(__name__)
 
@@ -161,6 +162,24 @@ def parameters(**defaults: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError(f'{VARIABLE} must be a JSON object, such as {{"lr": 0.1}}, not {text!r}')
     return defaults | given
+
+
+def data(name: str) -> Path:
+    """Return the path of one of the job's data sets: a file or a folder, which is read-only.
+
+    Outside Trainhall the variable TRAINHALL_DATA_NAME may hold it, with the name in capitals and
+    `_` for `-`.
+
+    Raises:
+        LookupError: there is no data set of that name.
+    """
+    variable = variable_of(name)
+    if found := os.environ.get(variable):
+        return Path(found)
+    raise LookupError(
+        f"no data set is called {name!r}: name it under `data` in the job spec, or set {variable} "
+        "to its path"
+    )
 
 
 def should_stop() -> bool:

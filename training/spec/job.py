@@ -35,6 +35,7 @@ from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, OutputsSpec, RecoverySpec
 from trainhall.training.spec.resources import ResourcesSpec
 from trainhall.training.spec.source.provenance import ProvenanceSpec
+from trainhall.training.spec.tasks import paths_in, with_data
 from trainhall.training.spec.training import (
     NotPlannedError,
     ParallelismSpec,
@@ -42,6 +43,13 @@ from trainhall.training.spec.training import (
     TrainingSpec,
 )
 from trainhall.training.spec.variables.secrets import SecretNames, exposed
+from trainhall.training.spec.world.data import (
+    MAX_DATA_SETS,
+    PREFIX,
+    DataSpec,
+    reference_in,
+    undefined_data,
+)
 from trainhall.training.spec.world.environment import EnvironmentSpec
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -73,6 +81,9 @@ class JobSpec(SpecModel):
     outputs: OutputsSpec = OutputsSpec()
     """Files that the job leaves (docs/outputs.md)."""
     environment: EnvironmentSpec = EnvironmentSpec()
+    data: Annotated[list[DataSpec], Field(max_length=MAX_DATA_SETS)] = Field(default_factory=list)
+    """Data sets that each host has ready, under their names, before its ranks start
+    (docs/data.md)."""
     resources: ResourcesSpec = ResourcesSpec()
     parallelism: ParallelismSpec = ParallelismSpec()
     training: TrainingSpec = TrainingSpec()
@@ -110,6 +121,7 @@ class JobSpec(SpecModel):
     def _check_together(self) -> Self:
         self._check_paths()
         self._check_secrets()
+        self._check_data()
         if self.task is not None and self.script is not None:
             raise problem_at("script", None, "task and script exclude each other; give one")
         if self.task is None and self.script is None:
@@ -155,6 +167,35 @@ class JobSpec(SpecModel):
                     raise problem_at((*where, name), None,
                         "is a secret of the job, too; leave it out here, or in `secrets`",
                     )  # fmt: skip
+
+    def _check_data(self) -> None:
+        known: dict[str, str] = {}
+        for i, each in enumerate(self.data):
+            if each.variable in known:
+                raise problem_at(("data", i, "name"), each.name,
+                    f"has the same variable, {each.variable}, as the data set "
+                    f"{known[each.variable]}; rename one",
+                )  # fmt: skip
+            known[each.variable] = each.name
+            for name in each.secrets:
+                if name not in self.secrets:
+                    raise problem_at(("data", i, "headers"), name,
+                        f"is no secret of the job; add `secrets: [{name}]` to the spec",
+                    )  # fmt: skip
+        is_built_in = self.task is not None and not self.task.is_own
+        params = self.task.params if self.task is not None and is_built_in else {}
+        for key, path in paths_in(params):
+            wanted = reference_in(path)
+            if wanted is not None and wanted not in known.values():
+                raise problem_at(("task", "params", key), path, undefined_data(wanted, self.data))
+
+    def with_data(self, paths: Mapping[str, str]) -> Self:
+        """Return the spec of an attempt on a host, with the paths of data sets in place of their
+        names in the parameters of a built-in task."""
+        if self.task is None or self.task.is_own or not paths:
+            return self
+        task = self.task.model_copy(update={"params": with_data(self.task.params, paths)})
+        return self.model_copy(update={"task": task})
 
     def _variables(self) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
         """Yield the environment variables that the spec gives, with their field."""
@@ -209,13 +250,21 @@ class JobSpec(SpecModel):
     @property
     def arguments(self) -> list[str]:
         """Arguments of the script, with the values of parameters."""
-        return substitute(self.script.args, self.parameters) if self.script is not None else []
+        return self.arguments_with({})
+
+    def arguments_with(self, paths: Mapping[str, str]) -> list[str]:
+        """Return the arguments of the script, with the values of parameters and the paths of data
+        sets."""
+        places = {f"{PREFIX}{name}": path for name, path in paths.items()}
+        arguments = self.script.args if self.script is not None else []
+        return substitute(arguments, {**self.parameters, **places})
 
     @property
     def warnings(self) -> list[str]:
         """Advice on a spec that is valid: values that look like secrets."""
         found = [exposed(values, ".".join(where)) for where, values in self._variables()]
-        return [text for texts in found for text in texts]
+        of_headers = [each.exposed_header for each in self.data if each.exposed_header]
+        return [*(text for texts in found for text in texts), *of_headers]
 
     @property
     def possible_workers(self) -> tuple[int, ...]:

@@ -128,6 +128,8 @@ def _part(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 def _known(where: Position, data: object) -> list[str]:
     model: type[BaseModel] | None = JobSpec
     for i, part in enumerate(where):
+        if isinstance(part, int):
+            continue  # of a list, whose items are all alike
         if where[: i + 1] == ("task", "params"):
             task = data.get("task", {}) if isinstance(data, dict) else {}
             model = TASK_PARAMS.get(task.get("name", "")) if isinstance(task, dict) else None

@@ -25,7 +25,8 @@ MAX_PARAMETERS = 256
 MAX_NAME = 64
 """Most characters of a parameter's name."""
 _NAME = rf"[A-Za-z_][A-Za-z0-9_-]{{0,{MAX_NAME - 1}}}"
-_REFERENCE = re.compile(r"(\$?)\$\{(" + _NAME + r")\}")
+_REFERENCE = re.compile(r"(\$?)\$\{((?:data\.)?" + _NAME + r")\}")
+"""A parameter, or a data set as `data.NAME`; the names of parameters have no dot."""
 
 
 def _one_error(message: str) -> WrapValidator:
@@ -53,18 +54,18 @@ _Value = Annotated[
 Parameters = Annotated[dict[_Name, _Value], Field(max_length=MAX_PARAMETERS)]
 
 
-def substitute(arguments: Iterable[str], parameters: Mapping[str, Value]) -> list[str]:
-    """Return the arguments with `${name}` replaced by that parameter's value, and `$${name}` by
+def substitute(arguments: Iterable[str], values: Mapping[str, Value]) -> list[str]:
+    """Return the arguments with `${name}` replaced by the value of that name, and `$${name}` by
     `${name}`.
 
-    Names that are no parameters stay as they are; a submission with such a name is refused.
+    Names that have no value stay as they are; a submission with such a name is refused.
     """
 
     def value_of(match: re.Match[str]) -> str:
         escaped, name = match.groups()
         if escaped:
             return match[0][1:]
-        return as_text(parameters[name]) if name in parameters else match[0]
+        return as_text(values[name]) if name in values else match[0]
 
     return [_REFERENCE.sub(value_of, argument) for argument in arguments]
 

@@ -25,6 +25,7 @@ from trainhall.training.spec.parameters import names_used
 from trainhall.training.spec.problems import UNKNOWN_KEY, display_value, problems_in
 from trainhall.training.spec.resources import without_replaced
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
+from trainhall.training.spec.world.data import PREFIX, reference_in, undefined_data
 
 MAX_SPEC_BYTES = 128 * 1024
 MAX_PROBLEMS = 20
@@ -32,6 +33,7 @@ _SHOWN_VALUE = 80
 _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
 """Main key of each part that users often write as a plain string: `task: digits`."""
 _EXAMPLES: dict[tuple[str | int, ...], str] = {
+    ("data",): "[{name: corpus, path: /data/corpus}]",
     ("environment",): "{requirements: requirements.txt}",
     ("metric",): "{name: eval_accuracy, goal: max}",
     ("script", "args"): '["--lr", "0.1"]',
@@ -117,7 +119,7 @@ def refuse_idle(spec: JobSpec, asked: Collection[tuple[str, ...]] | None = None)
 
 
 def refuse_undefined(spec: JobSpec) -> None:
-    """Refuse `${name}` in the arguments of a script where no parameter has the name.
+    """Refuse `${name}` in the arguments of a script where no parameter or data set has the name.
 
     A stored spec is not checked, so that a job of an older version still runs.
 
@@ -125,9 +127,10 @@ def refuse_undefined(spec: JobSpec) -> None:
         SpecError: with one problem per argument.
     """
     problems = []
+    known = {*spec.parameters, *(f"{PREFIX}{each.name}" for each in spec.data)}
     for i, argument in enumerate(spec.script.args if spec.script is not None else ()):
         for name in names_used(argument):
-            if name not in spec.parameters:
+            if name not in known:
                 problems.append(SpecProblem(f"script.args.{i}", _undefined(name, spec), argument))
                 break
     if problems:
@@ -135,6 +138,8 @@ def refuse_undefined(spec: JobSpec) -> None:
 
 
 def _undefined(name: str, spec: JobSpec) -> str:
+    if name.startswith(PREFIX):
+        return undefined_data(name.removeprefix(PREFIX), spec.data)
     known = ", ".join(sorted(spec.parameters))
     return (
         f"no parameter is called {name}"
@@ -286,6 +291,9 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
         _resolve(environment, "project", folder)
         if isinstance(environment.get("requirements"), str):
             _resolve(environment, "requirements", folder)
+    for each in data["data"] if isinstance(data.get("data"), list) else ():
+        if isinstance(each, dict):
+            _resolve(each, "path", folder)
     if isinstance(task, dict) and isinstance(params := task.get("params"), dict):
         for key in TASK_PATHS if task.get("name") in list(TASK_PARAMS) else ():
             _resolve(params, key, folder)
@@ -301,7 +309,7 @@ def _resolve(mapping: dict[str, Any], key: str, folder: Path) -> None:
 
 def _absolute(path: Any, folder: Path) -> Any:
     # Values that are not paths are left to the check that names the field.
-    if not isinstance(path, str) or not path or "\0" in path:
+    if not isinstance(path, str) or not path or "\0" in path or reference_in(path):
         return path
     # `normpath` and not `resolve`: a link on this host may lead elsewhere on another.
     return os.path.normpath(folder / path)

@@ -42,9 +42,15 @@ _BOUNDS = {
 }
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 PYTHON_VERSION = r"^3\.\d{1,2}$"
+DATA_NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
+HEADER_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+HEX_SHA256 = r"^[0-9a-f]{64}$"
 _PATTERNS = {
     VARIABLE_NAME: "must be a letter or _, then letters, digits or _",
     PYTHON_VERSION: "must be a version of Python 3, such as 3.12",
+    DATA_NAME: "must be a letter, then at most 63 letters, digits, _ or -",
+    HEADER_NAME: "must be the name of a header: at most 64 letters, digits, - or _",
+    HEX_SHA256: "must be a SHA-256: 64 digits 0-9 and a-f",
 }
 _LARGEST_PLAIN = 10**7
 """Larger round bounds are written as powers of ten."""

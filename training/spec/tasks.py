@@ -1,5 +1,6 @@
 """Parameters of the built-in tasks, without torch, so that a typo fails at submission."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
@@ -8,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import SpecModel
 from trainhall.training.spec.problems import problem_at
+from trainhall.training.spec.world.data import reference_in, resolved
 
 
 class TaskParams(SpecModel, BaseModel):  # BaseModel: ruff sees pydantic's only within a file
@@ -51,7 +53,9 @@ class SyntheticParams(TaskParams):
 
 
 def _absolute(value: str) -> str:
-    if "\0" in value or not PurePosixPath(value).is_absolute():
+    path = PurePosixPath(value)
+    is_data = reference_in(value) is not None and ".." not in path.parts
+    if "\0" in value or not (path.is_absolute() or is_data):
         raise PydanticCustomError(
             "not_absolute",
             "must be an absolute path on every node; `trainhall submit` makes it absolute",
@@ -64,11 +68,12 @@ def _listed(value: Any) -> Any:
 
 
 NodePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_absolute)]
-"""A path on every node that runs the job."""
+"""A path on every node that runs the job, or one that begins with a data set of the job, as in
+`${data.NAME}/train`."""
 
 Root = Annotated[
     NodePath,
-    Field(description="Data folder on every node, relative to the spec."),
+    Field(description="Data folder on every node, relative to the spec, or `${data.NAME}`."),
 ]
 Download = Annotated[bool, Field(description="Download missing files first, once per node.")]
 
@@ -190,3 +195,23 @@ TASK_PARAMS: dict[str, type[TaskParams]] = {
 
 TASK_PATHS = ("root", "files")
 """The parameters of built-in tasks that are paths."""
+
+
+def paths_in(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the paths in a built-in task's parameters, each with the parameter's name."""
+    for name in TASK_PATHS:
+        value = params.get(name)
+        yield from (
+            (name, each) for each in (value if isinstance(value, list) else [value]) if each
+        )
+
+
+def with_data(params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return a built-in task's parameters, with the paths of data sets in place of their names."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [of(each) for each in value]
+        return resolved(value, paths) if isinstance(value, str) else value
+
+    return {name: of(value) if name in TASK_PATHS else value for name, value in params.items()}

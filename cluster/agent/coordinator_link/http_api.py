@@ -21,6 +21,7 @@ from trainhall.cluster.agent.coordinator_link.file_upload import (
 from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
+from trainhall.cluster.wire.data_sets import DataReport
 from trainhall.cluster.wire.environment_lock import EnvironmentLock
 from trainhall.cluster.wire.outputs import Commit, Committed, Content, Offer, Received, Stored
 from trainhall.cluster.wire.protocol import (
@@ -222,6 +223,15 @@ class CoordinatorApi:
             headers={"Content-Type": "application/json"},
         )
         return EnvironmentLock.model_validate_json(content)
+
+    async def put_data(self, report: DataReport, job_id: str, attempt: int) -> None:
+        """Send what the data sets of an attempt are on this host."""
+        await self._request(
+            "PUT",
+            f"/jobs/{job_id}/attempts/{attempt}/data",
+            content=report.model_dump_json().encode(),
+            headers={"Content-Type": "application/json"},
+        )
 
     async def put_file(
         self,

@@ -1,9 +1,7 @@
 """Installed environments of this host: each is built once, shared, and removed by least use.
 
     <data-dir>/environments/
-        <key>/          complete; nobody writes to it any more
-        <key>.<random>.tmp/   being built, or left by an agent that was killed
-        <key>.lock      locked by its builder
+        <key>/          an environment (`folder_store`)
         cache/          uv's, unless UV_CACHE_DIR names another
         python/         versions of Python that uv fetched, unless UV_PYTHON_INSTALL_DIR says else
 
@@ -11,18 +9,10 @@ Files of several environments are hard links to those in the cache. So sizes are
 the cache is cleaned when it is over its own limit.
 """
 
-import asyncio
-import contextlib
-import os
-import re
-import secrets
-import shutil
-import stat
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trainhall.cluster.agent import threads
-from trainhall.cluster.file_lock import FileLock
+from trainhall.cluster.agent.folder_store import FolderStore, remove, size_of
 from trainhall.training.event_log import EventLogger
 
 logger = EventLogger(__name__)
@@ -31,12 +21,9 @@ LIMIT_BYTES = 50 * 1024**3
 """Size limit of all environments; the least recently used goes first."""
 CACHE_BYTES = 50 * 1024**3
 """Size limit of uv's cache, which is then emptied."""
-_LOCK_SECONDS = 0.2
-_KEY = re.compile(r"[0-9a-f]{64}")
-_PASSABLE = 0o555
 
 
-class EnvironmentStore:
+class EnvironmentStore(FolderStore):
     """
     Args:
         folder: of this host's environments.
@@ -53,17 +40,8 @@ class EnvironmentStore:
         limit: int = LIMIT_BYTES,
         cache_limit: int = CACHE_BYTES,
     ) -> None:
-        self._folder = folder
-        self._in_use = in_use
-        self._readable = readable
-        self._limit = limit
+        super().__init__(folder, in_use, readable=readable, limit=limit)
         self._cache_limit = cache_limit
-        self._building: dict[str, asyncio.Lock] = {}
-        self._builds = 0
-        self._evicting = asyncio.Lock()
-        """Nobody finds an environment that is about to be removed."""
-        self._wanted: dict[Path, int] = {}
-        """Environments that attempts are about to use."""
 
     @property
     def cache(self) -> Path:
@@ -73,122 +51,9 @@ class EnvironmentStore:
     def pythons(self) -> Path:
         return self._folder / "python"
 
-    def path(self, key: str) -> Path:
-        return self._folder / key
-
-    async def get(self, key: str, build: Callable[[Path], Awaitable[None]]) -> Path:
-        """Return the environment of a key, built first if it is not there.
-
-        It stays at least until `release`.
-
-        Args:
-            build: makes it in the folder that it is given, which does not exist.
-
-        Raises:
-            OSError: there is no room for it.
-        """
-        found = self.path(key)
-        self._wanted[found] = self._wanted.get(found, 0) + 1
-        try:
-            async with self._building.setdefault(key, asyncio.Lock()):
-                if not await self._use(found):
-                    await self._build(key, found, build)
-        except BaseException:
-            self.release(found)
-            raise
-        return found
-
-    def release(self, path: Path) -> None:
-        """Say that an attempt which uses it is known to `in_use` by now, or is no more."""
-        self._wanted[path] -= 1
-        if not self._wanted[path]:
-            del self._wanted[path]
-
-    async def _use(self, found: Path) -> bool:
-        async with self._evicting:
-            if not await asyncio.to_thread(found.is_dir):
-                return False
-            await asyncio.to_thread(os.utime, found)
-            return True
-
-    async def _build(self, key: str, found: Path, build: Callable[[Path], Awaitable[None]]) -> None:
-        await asyncio.to_thread(self._make)
-        with await asyncio.to_thread(FileLock, self._folder / f"{key}.lock") as lock:
-            while not lock.taken():  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(_LOCK_SECONDS)
-            if await asyncio.to_thread(found.is_dir):
-                return
-            # Not the name of before: what a killed agent started may still write there.
-            part = self._folder / f"{key}.{secrets.token_hex(4)}.tmp"
-            self._builds += 1
-            try:
-                await build(part)
-                await threads.finish(self._seal, part)
-                await asyncio.to_thread(part.rename, found)
-            finally:
-                self._builds -= 1
-                if await asyncio.to_thread(part.exists):
-                    await threads.finish(remove, part)
-        async with self._evicting:
-            await threads.finish(self._evict)
-
-    def _make(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._folder.chmod(0o711 if self._readable else 0o700)
-
-    def _seal(self, part: Path) -> None:
-        """Take away the right to write, so that jobs which share it do not change it."""
-        for base, _, files in os.walk(part):
-            os.chmod(base, _PASSABLE)
-            for name in files if self._readable else ():
-                path = os.path.join(base, name)
-                mode = os.lstat(path).st_mode
-                if not stat.S_ISLNK(mode):
-                    wanted = mode | 0o444 | (0o111 if mode & 0o100 else 0)
-                    if wanted != mode:
-                        os.chmod(path, stat.S_IMODE(wanted))
-
-    def clean(self) -> None:
-        """Remove what was left unfinished. Call it before any is built."""
-        for left in [*self._folder.glob("*.tmp"), *self._folder.glob("*.lock")]:
-            remove(left)
-
     def _evict(self) -> None:
-        """Remove what was used least lately until the rest is within the limit."""
-        found = [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
-        used = {*self._in_use(), *self._wanted}
-        left = self._limit
-        for path in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True):
-            left -= size_of(path)
-            if left < 0 and path not in used:
-                logger.info("environment_removed", key=path.name, reason="over the size limit")
-                remove(path)
+        super()._evict()
         # A build that runs reads from the cache.
         if not self._builds and self.cache.is_dir() and size_of(self.cache) > self._cache_limit:
             logger.info("package_cache_emptied", reason="over the size limit")
             remove(self.cache)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, or a folder that may be read-only."""
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    with contextlib.suppress(OSError):
-        for base, _, _ in os.walk(path):
-            os.chmod(base, 0o700)
-    # First out of sight: an environment is there as a whole, or not at all.
-    hidden = path.with_name(f"{path.name.removesuffix('.tmp')}.removed.tmp")
-    with contextlib.suppress(OSError):
-        path.rename(hidden)
-        path = hidden
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of the files in a folder, links not followed."""
-    return sum(
-        os.lstat(os.path.join(base, name)).st_size
-        for base, _, files in os.walk(folder)
-        for name in files
-    )

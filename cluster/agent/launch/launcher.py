@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import shutil
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,8 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     RefusedError,
     UnavailableError,
 )
+from trainhall.cluster.agent.data.preparation import DataSets, PreparedData
+from trainhall.cluster.agent.data.programs import DataFailedError
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.environments.preparation import Environments, Prepared
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError
@@ -62,6 +65,7 @@ from trainhall.training.spec.plan import PlanningFailedError
 logger = EventLogger(__name__)
 T = TypeVar("T")
 
+REFUSED_DATA = "its data sets cannot be recorded"
 PREDICTION_SECONDS = 300.0
 """For a prediction, which only informs, while the job's devices wait."""
 
@@ -119,6 +123,7 @@ class Launcher:
         self._code = CodeCache(data_dir.code, api)
         self.kept = KeptOutputs(data_dir.outputs)
         self._environments = Environments(data_dir, api, settings.environment)
+        self._data = DataSets(data_dir, settings.environment)
         self.launched = data_dir.read_launched()
         """The newest attempt and generation of each job that was launched here."""
         self.children: list[subprocess.Popen[bytes]] = []
@@ -132,7 +137,7 @@ class Launcher:
         """Return the pids of what this agent has started."""
         warm = {self._warm.pid} if self._warm.pid is not None else set()
         children = {child.pid for child in (*self.children, *self._inside)}
-        return children | self._planners | self._environments.running | warm
+        return children | self._planners | self._environments.running | self._data.running | warm
 
     def reap(self) -> None:
         """Take ended shims, and what they left to this agent, out of the process table."""
@@ -148,7 +153,8 @@ class Launcher:
         own = attempt.launch.planning.own_strategy
         final = attempt.folder.path
         part = final.with_name(f".preparing-plan-{final.name}")
-        prepared, python = None, sys.executable
+        prepared, data, python = None, None, sys.executable
+        launch, variables = attempt.launch, self._environment
         try:
             owner = self._choose_owner(attempt.launch)
             self._data_dir.make_job_folder(attempt.launch.job_id)
@@ -156,12 +162,16 @@ class Launcher:
                 # It imports the task, and what the task needs.
                 prepared = await self._prepare_environment(attempt, owner)
                 python = prepared.built.python
+            if launch.spec.data:
+                data = await self._prepare_data(attempt, owner)
+                launch = launch.with_data(data.paths)
+                variables = {**variables, **data.variables}
             async with asyncio.timeout(PREDICTION_SECONDS if own else None):
                 attempt.plan = await planner.plan(
-                    attempt.launch,
+                    launch,
                     self._code,
                     part,
-                    self._environment,
+                    variables,
                     owner,
                     running=self._planners,
                     python=python,
@@ -179,8 +189,9 @@ class Launcher:
             raise CannotStartError(failure) from error
         finally:
             self._preparing.pop(attempt.launch.job_id, None)
-            if prepared is not None:
-                prepared.release()
+            for each in (prepared, data):
+                if each is not None:
+                    each.release()
 
     async def prepare(
         self, attempt: Attempt, write_last_ack: Callable[[AttemptFolder, Launch], None]
@@ -188,7 +199,7 @@ class Launcher:
         """Fetch what the attempt starts from and make its folder, which appears at once."""
         final = attempt.folder.path
         part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
-        prepared = None
+        prepared, data = None, None
         try:
             owner = self._choose_owner(attempt.launch)
             plan = await self._prepare_checkpoints(attempt.launch, owner)
@@ -212,6 +223,10 @@ class Launcher:
                 rank = launch.ranks[0].rank
                 part.rank(rank).mkdir(parents=True, exist_ok=True)
                 part.stdout(rank).write_text(prepared.log)
+            if launch.spec.data and launch.ranks:
+                data = await self._prepare_data(attempt, owner)
+                await self._ask(partial(self._api.put_data, data.report), launch, REFUSED_DATA)
+                launch = launch.with_data(data.paths)
             attempt.launch = launch
             replace_json(part.launch, launch)
             if launch.spec.api_token is not None and launch.ranks:
@@ -226,8 +241,9 @@ class Launcher:
             part.path.rename(final)
         finally:
             self._preparing.pop(attempt.launch.job_id, None)
-            if prepared is not None:
-                prepared.release()
+            for each in (prepared, data):
+                if each is not None:
+                    each.release()
             # It is there only where something failed or was cancelled.
             if part.path.exists():
                 await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
@@ -250,10 +266,6 @@ class Launcher:
     async def _prepare_environment(self, attempt: Attempt, owner: Owner | None) -> Prepared:
         """Lock and install the environment of an attempt, as far as that is still to be done."""
 
-        def report(what: str | None) -> None:
-            attempt.preparing = what
-            self._changed()
-
         async def copy_code(to: Path) -> None:
             assert attempt.launch.spec.code is not None
             await self._code.copy(attempt.launch.spec.code, to)
@@ -264,7 +276,7 @@ class Launcher:
                 attempt.launch,
                 folder.with_name(f".preparing-environment-{folder.name}"),
                 copy_code,
-                report,
+                partial(self._report_preparing, attempt),
                 owner,
             )
         except EnvironmentFailedError as error:
@@ -282,7 +294,30 @@ class Launcher:
             raise _cannot_start(why) from error
         finally:
             if attempt.preparing is not None:
-                report(None)
+                self._report_preparing(attempt, None)
+
+    async def _prepare_data(self, attempt: Attempt, owner: Owner | None) -> PreparedData:
+        """Find or download the data sets of an attempt."""
+        launch = attempt.launch
+        secrets: Mapping[str, str] = {}
+        if any(each.secrets for each in launch.spec.data):
+            secrets = await self._ask(self._api.secrets, launch, "it gets no secrets")
+        try:
+            return await self._data.prepare(
+                launch.spec.data, secrets, partial(self._report_preparing, attempt), owner
+            )
+        except DataFailedError as error:
+            # Another attempt would find the same: a user changes the spec, or the host.
+            message = f"{error} (on {socket.gethostname()})"
+            failure = Failure(message=message, final=True, cause=error.cause)
+            raise CannotStartError(failure) from error
+        finally:
+            if attempt.preparing is not None:
+                self._report_preparing(attempt, None)
+
+    def _report_preparing(self, attempt: Attempt, what: str | None) -> None:
+        attempt.preparing = what
+        self._changed()
 
     async def _ask(
         self, request: Callable[[str, int], Awaitable[T]], launch: Launch, refused: str

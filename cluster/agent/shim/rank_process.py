@@ -28,6 +28,7 @@ from trainhall.training.link.secrets.masking import NAMES_VARIABLE
 from trainhall.training.link.spool import EventSpool
 from trainhall.training.process.forked import EXIT_CRASHED, close_files, reseed
 from trainhall.training.spec import parameters
+from trainhall.training.spec.world.data import variable_of
 
 RANK_MODULE = "trainhall.training.rank"
 
@@ -116,6 +117,7 @@ def environment(
         "TRAINHALL_JOB_ID": launch.job_id,
         "TRAINHALL_WRITER": writer_name(launch, slot.rank),
         OUTPUTS_VARIABLE: str(outputs_folder(folder, launch)),
+        **{variable_of(name): path for name, path in launch.data.items()},
         parameters.VARIABLE: json.dumps(launch.spec.parameters),
         MARK: str(folder.path),
     }  # fmt: skip

@@ -51,7 +51,7 @@ def execute(
         _change_folder(script, code, path)
         if events is not None:
             packages.report_of(events, interpreter, env)
-        _exec([interpreter, *program, *launch.spec.arguments], env)
+        _exec([interpreter, *program, *launch.arguments], env)
     except ScriptStartError as error:
         print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
         return error.code

@@ -1434,6 +1434,55 @@ export type Configuration = {
 };
 
 /**
+ * DataSpec
+ *
+ * A data set (docs/data.md). Its path is in the variable TRAINHALL_DATA_NAME, with the name in
+ * capitals and `_` for `-`, and in `trainhall.data(name)`; `${data.NAME}` in `script.args` and in
+ * the paths of a built-in task stands for it.
+ */
+export type DataSpec = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Path
+     *
+     * File or folder on every node, relative to the spec. Give this or `url`.
+     */
+    path?: string | null;
+    /**
+     * Url
+     *
+     * File that each node downloads once and keeps, by https or http; needs `sha256`.
+     */
+    url?: string | null;
+    /**
+     * Sha256
+     *
+     * SHA-256 of the file, in hexadecimal. With `path`, the job fails on a node that has another
+     * file there.
+     */
+    sha256?: string | null;
+    /**
+     * Unpack
+     *
+     * Unpack the archive of the URL (.zip, .tar, .tar.gz, .tar.bz2, .tar.xz): the data set is the
+     * folder with its files.
+     */
+    unpack?: boolean;
+    /**
+     * Headers
+     *
+     * Headers of the download. `${NAME}` stands for a secret of the job, as in {Authorization:
+     * "Bearer ${HF_TOKEN}"}; hosts that the URL redirects to do not get them.
+     */
+    headers?: {
+        [key: string]: unknown | string;
+    };
+};
+
+/**
  * Delivery
  *
  * Message of an alert, and what became of it.
@@ -3171,6 +3220,80 @@ export type JobCode = {
 };
 
 /**
+ * JobDataSet
+ *
+ * A data set of a job. What the hosts found is null until the first has prepared it.
+ */
+export type JobDataSet = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Path
+     *
+     * File or folder on every node; null for a download.
+     */
+    path: string | null;
+    /**
+     * Url
+     */
+    url: string | null;
+    /**
+     * Kind
+     *
+     * What was hashed: `contents`, or as `listing` names, sizes and times of modification.
+     */
+    kind: 'contents' | 'listing' | null;
+    /**
+     * Sha256
+     *
+     * Fingerprint: two jobs with the same had the same data.
+     */
+    sha256: string | null;
+    /**
+     * Bytes
+     *
+     * Size of the files.
+     */
+    bytes: number | null;
+    /**
+     * Files
+     */
+    files: number | null;
+    /**
+     * Is Partial
+     *
+     * There are more files than the fingerprint is of.
+     */
+    is_partial: boolean | null;
+    /**
+     * Node
+     *
+     * Name of the node that prepared it first, in the newest attempt.
+     */
+    node: string | null;
+    /**
+     * Attempt
+     */
+    attempt: number | null;
+    /**
+     * Prepared At
+     */
+    prepared_at: string | null;
+};
+
+/**
+ * JobDataSets
+ */
+export type JobDataSets = {
+    /**
+     * Items
+     */
+    items: Array<JobDataSet>;
+};
+
+/**
  * JobEdit
  *
  * Tags and notes of a job, and whether it is archived; what is left out stays.
@@ -3434,6 +3557,13 @@ export type JobSpec = {
      */
     outputs?: OutputsSpec;
     environment?: EnvironmentSpec;
+    /**
+     * Data
+     *
+     * Data sets that each host has ready, under their names, before its ranks start
+     * (docs/data.md).
+     */
+    data?: Array<DataSpec>;
     resources?: ResourcesSpec;
     parallelism?: ParallelismSpec;
     training?: TrainingSpec;
@@ -8607,6 +8737,58 @@ export type DownloadLockResponses = {
 };
 
 export type DownloadLockResponse = DownloadLockResponses[keyof DownloadLockResponses];
+
+export type ListDataSetsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/data';
+};
+
+export type ListDataSetsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListDataSetsError = ListDataSetsErrors[keyof ListDataSetsErrors];
+
+export type ListDataSetsResponses = {
+    /**
+     * The data sets, and what the hosts found.
+     */
+    200: JobDataSets;
+};
+
+export type ListDataSetsResponse = ListDataSetsResponses[keyof ListDataSetsResponses];
 
 export type ReadGradientsData = {
     body?: never;

@@ -311,6 +311,19 @@ def upgrade() -> None:
         sa.Column("locked_at", TIME, nullable=False),
     )
     op.create_table(
+        "data_fingerprints",
+        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("attempt", sa.Integer, primary_key=True),
+        sa.Column("name", sa.String(64), primary_key=True),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("sha256", sa.String(64), nullable=False),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
+        sa.Column("files", sa.Integer, nullable=False),
+        sa.Column("is_partial", sa.Boolean, nullable=False),
+        sa.Column("node", sa.String(128), nullable=False),
+        sa.Column("prepared_at", TIME, nullable=False),
+    )
+    op.create_table(
         "queue_positions",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
         sa.Column("since", TIME, primary_key=True),

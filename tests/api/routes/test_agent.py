@@ -434,7 +434,7 @@ async def test_node_gets_tokens_for_its_attempts_alone(url: str) -> None:
             assert token not in (await client.get(f"{API}/training/jobs/{job}")).text
 
 
-async def test_secrets_are_for_the_node_that_runs_the_attempt(url: str) -> None:
+async def test_secrets_and_data_are_of_the_node_that_runs_it(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         _, holder = await joined(client)
         _, stranger = await joined(client, "stranger")
@@ -442,7 +442,8 @@ async def test_secrets_are_for_the_node_that_runs_the_attempt(url: str) -> None:
             await agent.send(report())
             secret = f"{API}/projects/default/secrets/HF_TOKEN"
             (await client.put(secret, json={"value": "hf_canary"})).raise_for_status()
-            spec = {**SPEC, "secrets": ["HF_TOKEN"]}
+            data = [{"name": "a", "path": "/a"}]
+            spec = {**SPEC, "secrets": ["HF_TOKEN"], "data": data}
             job = (await client.post(f"{API}/training/jobs", json=spec)).json()["id"]
             message = await desired(agent, 1)
             assert "hf_canary" not in str(message)
@@ -452,6 +453,21 @@ async def test_secrets_are_for_the_node_that_runs_the_attempt(url: str) -> None:
             assert (await client.post(path)).status_code == 401
             found = (await client.post(path, headers=holder)).raise_for_status().json()
             assert found == {"values": {"HF_TOKEN": "hf_canary"}}
+            path = f"{API}/agent/jobs/{job}/attempts/{number}/data"
+            found = {"name": "a", "kind": "listing", "sha256": "0" * 64, "bytes": 1, "files": 1}
+            for headers, name, status in (
+                (stranger, "a", 404),
+                (holder, "b", 409),
+                (holder, "a", 204),
+            ):
+                answer = await client.put(
+                    path, json={"items": [{**found, "name": name}]}, headers=headers
+                )
+                assert answer.status_code == status, answer.text
+            assert (await client.put(path, json={}, headers=holder)).status_code == 422
+            listed = (await client.get(f"{API}/training/jobs/{job}/data")).json()["items"]
+            assert (listed[0]["sha256"], listed[0]["path"]) == ("0" * 64, "/a")
+            path = f"{API}/agent/jobs/{job}/attempts/{number}/secrets"
             (await client.delete(secret)).raise_for_status()
             refused = await client.post(path, headers=holder)
             assert refused.status_code == 409

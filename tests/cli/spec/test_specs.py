@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainhall.cli.base.errors import UsageError
-from trainhall.cli.spec.specs import load, of_document, propose_environment, refuse_environment
+from trainhall.cli.spec.specs import load, of_document, propose_environment, refuse_prepared
 from trainhall.client import Client
 from trainhall.training.spec import JobSpec
 
@@ -199,5 +199,10 @@ def test_unused_list_of_packages_is_named(
 def test_local_commands_refuse_an_environment(tmp_path: Path) -> None:
     given = {"name": "job", "task": {"name": "digits"}, "environment": {"requirements": ["x"]}}
     with pytest.raises(UsageError, match="`trainhall run` runs in this Python"):
-        refuse_environment(of_folder(given, tmp_path), "run")
-    refuse_environment(of_folder({**given, "environment": {}}, tmp_path), "run")
+        refuse_prepared(of_folder(given, tmp_path), "run")
+    given = {**given, "environment": {}}
+    refuse_prepared(of_folder(given, tmp_path), "run")
+    with pytest.raises(UsageError, match="makes no data sets ready"):
+        refuse_prepared(
+            of_folder({**given, "data": [{"name": "x", "path": "/x"}]}, tmp_path), "run"
+        )

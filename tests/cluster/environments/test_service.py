@@ -60,6 +60,6 @@ async def test_reason_says_what_a_host_prepares(cluster: SimulatedCluster) -> No
     await cluster.heartbeat()
     job = await cluster.job(job_id)
     assert (job.state, job.reason_code) == ("starting", "preparing")
-    assert job.reason == "preparing its environment on node alpha: installing 2 packages"
+    assert job.reason == "preparing on node alpha: installing 2 packages"
     node.running(job_id).preparing = None
     await cluster.run_until(job_id, "running")

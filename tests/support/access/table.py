@@ -43,6 +43,7 @@ GET    /training/jobs/{job_id}/code                 401     403      404    403 
 GET    /training/jobs/{job_id}/code.tar             401     403      404    403    200   200        200   200
 GET    /training/jobs/{job_id}/code/diff            401     403      404    403    200   200        200   200
 GET    /training/jobs/{job_id}/environment          401     403      404    200    200   200        200   200
+GET    /training/jobs/{job_id}/data                 401     403      404    200    200   200        200   200
 GET    /training/jobs/{job_id}/environment/lock     401     403      404    404    404   404        404   404
 GET    /metrics/jobs/{job_id}                       401     403      404    200    200   200        200   200
 WS     /metrics/stream/{job_id}                     401     403      4404    101    101   101        101   101

@@ -2,6 +2,7 @@ import { Stack } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
 import { SpecView } from "@/shared/spec/spec-view";
 import { ButtonLink } from "@/shared/ui/links";
+import { DataSets } from "./data-sets";
 import { Environment } from "./environment";
 import { Logged } from "./logged";
 import { Packages } from "./packages";
@@ -18,6 +19,7 @@ export default function SpecTab({ job }: { job: Job }) {
       <Logged job={job} />
       <ProvenanceFacts jobId={job.id} />
       <Environment job={job} />
+      <DataSets job={job} />
       <Packages jobId={job.id} />
     </Stack>
   );

@@ -1,0 +1,1 @@
+"""What the data sets of jobs were on hosts; imports `access`, `lifecycle` and `wire`."""
