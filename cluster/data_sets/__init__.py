@@ -1,1 +1,1 @@
-"""What the data sets of jobs were on hosts; imports `access`, `lifecycle` and `wire`."""
+"""Fingerprints of the data sets of jobs, as hosts found them; imports `access`, `lifecycle` and `wire`."""

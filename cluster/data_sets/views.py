@@ -15,7 +15,7 @@ class JobDataSet(View):
     """File or folder on every node; null for a download."""
     url: str | None
     kind: Literal["contents", "listing"] | None
-    """What was hashed: `contents`, or as `listing` names, sizes and times of modification."""
+    """Hashed parts: `contents`, or as `listing` names, sizes and times of modification."""
     sha256: str | None
     """Fingerprint: two jobs with the same had the same data."""
     bytes: int | None

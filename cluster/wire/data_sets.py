@@ -1,4 +1,4 @@
-"""What hosts report of the data sets of an attempt."""
+"""Report of a host on the data sets of an attempt."""
 
 from typing import Annotated, Literal
 
@@ -11,13 +11,13 @@ MAX_REPORT_BYTES = 64 * 1024
 
 
 class Fingerprint(BaseModel):
-    """What a data set was when the ranks of an attempt began."""
+    """State of a data set when the ranks of an attempt began."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: Annotated[str, Field(pattern=DATA_NAME)]
     kind: Literal["contents", "listing"]
-    """What was hashed: contents, or names, sizes and times of modification."""
+    """Hashed parts: contents, or names, sizes and times of modification."""
     sha256: Annotated[str, Field(pattern=HEX_SHA256)]
     """For one file its own SHA-256, if its contents were hashed."""
     bytes: Annotated[int, Field(ge=0, lt=2**63)]

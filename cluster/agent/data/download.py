@@ -56,13 +56,13 @@ class Download:
     first_wait: float = 0.5
     """Seconds before the second try."""
     _digest: Any = field(default=None, init=False)
-    """Of what is in the file."""
+    """Hash of the file's contents so far."""
 
     async def run(self) -> int:
         """Download the file; return its size.
 
         Raises:
-            DataFailedError: it cannot be had, is another one, or there is no room for it.
+            DataFailedError: it is not available, is another one, or there is no room for it.
             OSError: the disk cannot be written to.
         """
         before = self._size()

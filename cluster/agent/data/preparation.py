@@ -93,7 +93,7 @@ class DataSets:
             owner: who owns the job; None: this process.
 
         Raises:
-            DataFailedError: one of them cannot be had on this host.
+            DataFailedError: one of them is not available on this host.
         """
         prepared = PreparedData(self._store)
         try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from trainhall.cluster.agent.data import programs
 
 RESERVE_BYTES = 2**30
-"""Of the disk, that data sets leave to others."""
+"""Space on the disk that data sets leave to others."""
 _BLOCK = 4096
 """Bytes that a file takes at least: many empty ones fill a disk, too."""
 

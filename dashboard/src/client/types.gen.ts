@@ -3242,7 +3242,7 @@ export type JobDataSet = {
     /**
      * Kind
      *
-     * What was hashed: `contents`, or as `listing` names, sizes and times of modification.
+     * Hashed parts: `contents`, or as `listing` names, sizes and times of modification.
      */
     kind: 'contents' | 'listing' | null;
     /**

@@ -434,7 +434,7 @@ async def test_node_gets_tokens_for_its_attempts_alone(url: str) -> None:
             assert token not in (await client.get(f"{API}/training/jobs/{job}")).text
 
 
-async def test_secrets_and_data_are_of_the_node_that_runs_it(url: str) -> None:
+async def test_secrets_and_data_are_for_the_attempts_node(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         _, holder = await joined(client)
         _, stranger = await joined(client, "stranger")

@@ -14,7 +14,7 @@ from trainhall.training.spec.problems import DATA_NAME, HEADER_NAME, HEX_SHA256,
 
 MAX_DATA_SETS = 64
 PREFIX = "data."
-"""Of the names by which arguments and paths refer to data sets: `${data.NAME}`."""
+"""Prefix of the names by which arguments and paths refer to data sets: `${data.NAME}`."""
 _REFERENCE = re.compile(rf"\$\{{{re.escape(PREFIX)}({DATA_NAME.strip('^$')})\}}(/.*)?", re.DOTALL)
 _SECRET = re.compile(r"\$\{([^}]*)\}")
 _PRIVATE = re.compile(r"authorization|cookie|token|secret|key", re.IGNORECASE)
