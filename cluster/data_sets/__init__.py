@@ -1,1 +1,1 @@
-"""Fingerprints of the data sets of jobs, as hosts found them; imports `access`, `lifecycle` and `wire`."""
+"""Fingerprints of data sets, as hosts found them; imports `access`, `lifecycle` and `wire`."""
