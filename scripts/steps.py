@@ -35,9 +35,7 @@ class Step:
     folder: str = "."
 
 
-def python_tests(
-    *options: str, name: str = "the Python tests", workers: int = PROCESSORS + 2
-) -> Step:
+def python_tests(*options: str, workers: int = PROCESSORS + 2) -> Step:
     """Return a step that runs pytest.
 
     Args:
@@ -47,8 +45,7 @@ def python_tests(
     # Files come in our order (tests/support/whole_runs.py); xdist's has those with few long tests
     # last.
     shared = ["-n", str(min(8, workers)), "--dist", "loadfile", "--no-loadscope-reorder"]
-    command = [sys.executable, "-m", "pytest", "-q", *options]
-    return Step(name, command + shared if workers > 1 else command)
+    return Step("the Python tests", [sys.executable, "-m", "pytest", "-q", *options, *shared])
 
 
 def run_all(steps: Sequence[Step], *, at_once: int = 1) -> int:

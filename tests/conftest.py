@@ -62,10 +62,6 @@ _CERTIFICATES = {"SSL_CERT_FILE", "SSL_CERT_DIR"}
 # Importing all tests leaves hardly any garbage: looking for it takes a seventh of that time.
 gc.disable()
 
-# Coordinators store the credential of their admin there, and commands find it.
-_config_home = tempfile.TemporaryDirectory(prefix="trainhall-config-")
-os.environ["XDG_CONFIG_HOME"] = _config_home.name
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so, and every process below would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,6 +88,13 @@ _transports["create_ssl_context"] = _context
 
 # A runner would build all commands of the CLI for each that a test invokes.
 typer.testing._get_command = functools.cache(get_command)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Coordinators store the credential of their admin there, and commands find it.
+    config_home = tempfile.TemporaryDirectory(prefix="trainhall-config-")
+    os.environ["XDG_CONFIG_HOME"] = config_home.name
+    config.add_cleanup(config_home.cleanup)
 
 
 def pytest_sessionstart() -> None:

@@ -1,6 +1,7 @@
 """What a run of many files needs: long ones first, failures at once, and where the time went."""
 
 import math
+import os
 import re
 from collections import Counter, defaultdict
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.forking.forks import shared_parents
+from support.forking.workers import forked_workers
 
 _SHOWN = 10
 _SECONDS = "trainhall_seconds"
@@ -94,8 +96,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(WholeRun(terminal, cache, f"{_SECONDS}/{kind}"))
     if distributing:
         shared = ExitStack()
-        shared.enter_context(shared_parents())
         config.add_cleanup(shared.close)
+        shared.enter_context(shared_parents())
+        if hasattr(os, "pidfd_open"):  # Linux
+            shared.enter_context(forked_workers(config.invocation_params.args))
 
 
 def _file(nodeid: str) -> str:

@@ -95,10 +95,15 @@ _WITH_TORCH = (COMMAND, RANKS, TORCHRUN, SCRIPT)
 _MESSAGE_BYTES = 1 << 17
 _PADDING = {PADDING_VARIABLE: "." * 32768}
 """Room to show the variables of a program, and of what it forks in turn."""
-_READY = b"ready\n"
+READY = b"ready\n"
+"""What a parent writes when it can be forked."""
 _ALIVE = "alive"
 """A named pipe of a run, which is open for writing until it ends."""
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+
+
+class CannotForkError(Exception):
+    """A process that was to be forked ended before."""
 
 
 class Fork:
@@ -244,7 +249,7 @@ def _parent(*modules: str) -> Parent:
     shared = os.environ.get(SHARED)
     if shared is None:
         process, address = _start_parent(modules, subprocess.PIPE)
-        atexit.register(_end, process)
+        atexit.register(end, process)
         return Parent(process.pid, address)
     note = Path(shared, modules[0])
     with Path(shared, "lock").open("w") as lock:
@@ -274,27 +279,57 @@ def shared_parents() -> Iterator[None]:
 def _start_parent(
     modules: Sequence[str], alive: IO[Any] | int
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """A process with the modules, and its address; it ends at the end of the file `alive`."""
+    # Threads of ranks that wait for each other crawl; OpenMP reads it when torch does.
+    env = with_tests() | {"OMP_NUM_THREADS": "1"}
+    return start_parent("support.forking.forks", modules, alive, env=env, session=True)
+
+
+def start_parent(
+    module: str,
+    arguments: Sequence[str],
+    alive: IO[Any] | int,
+    *,
+    env: Mapping[str, str],
+    session: bool,
+) -> tuple[subprocess.Popen[bytes], str]:
+    """Run a module that calls `be_forked`; returns its process and its address.
+
+    Args:
+        arguments: those of the module, behind the number of its socket.
+        alive: its standard input, at whose end it ends.
+        session: it has a session of its own.
+
+    Raises:
+        CannotForkError: it ended instead.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # Not an abstract address: that would be of one network namespace.
-    address = f"{tempfile.mkdtemp(prefix='trainhall-tests-')}/forks"
+    address = Path(tempfile.mkdtemp(prefix="trainhall-tests-"), "forks")
     with listener:
-        listener.bind(address)
+        listener.bind(str(address))
         listener.listen(64)
         process = subprocess.Popen(
-            [sys.executable, "-m", "support.forking.forks", str(listener.fileno()), *modules],
+            [sys.executable, "-m", module, str(listener.fileno()), *arguments],
             stdin=alive, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
-            # Threads of ranks that wait for each other crawl; OpenMP reads it when torch does.
-            env=with_tests() | _PADDING | {"OMP_NUM_THREADS": "1"},
-            start_new_session=True,
+            env={**env, **_PADDING}, start_new_session=session,
         )  # fmt: skip
     assert process.stdout is not None
     with process.stdout as answers:
-        assert answers.readline() == _READY
-    return process, address
+        if answers.readline() == READY:
+            return process, str(address)
+    code = process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+    _remove(address)
+    raise CannotForkError(f"{module} ended with {code}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _remove(address: Path) -> None:
+    address.unlink()
+    address.parent.rmdir()
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
     """Have it end, as it does too where this process is killed: its standard input is closed."""
     assert process.stdin is not None
     process.stdin.close()
@@ -309,9 +344,7 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
         while True:
             for key, _ in selector.select():
                 if key.fd == 0:
-                    address = Path(listener.getsockname())
-                    address.unlink()
-                    address.parent.rmdir()
+                    _remove(Path(listener.getsockname()))
                     os._exit(0)
                 if key.fileobj is not listener:
                     selector.unregister(key.fileobj)
@@ -410,6 +443,25 @@ def _keep_at_exit() -> None:
         finalizer.atexit = False
 
 
+def be_forked(listener: socket.socket, *, session: bool = True) -> NoReturn:
+    """Become, in forks of this process, what is asked for.
+
+    Args:
+        session: each fork has a session of its own, which no Ctrl-C of this one's terminal reaches.
+    """
+    gc.collect()
+    gc.freeze()
+    _keep_at_exit()
+    os.environ.pop(PADDING_VARIABLE, None)
+    os.write(1, READY)
+    request, fds = _serve(listener)
+    listener.detach()
+    if session:
+        os.setsid()
+    os.chdir(request["cwd"])
+    end_with(become(request["target"], request["arguments"], fds, request["env"]))
+
+
 def main() -> None:
     """Import the modules and be forked."""
     listener = socket.socket(fileno=int(sys.argv[1]))
@@ -418,18 +470,9 @@ def main() -> None:
     else:
         for name in sys.argv[2:]:
             importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
     if "trainhall.cli.main" in sys.modules:
         _build_commands()
-    _keep_at_exit()
-    os.environ.pop(PADDING_VARIABLE, None)
-    os.write(1, _READY)
-    request, fds = _serve(listener)
-    listener.detach()
-    os.setsid()
-    os.chdir(request["cwd"])
-    end_with(become(request["target"], request["arguments"], fds, request["env"]))
+    be_forked(listener)
 
 
 if __name__ == "__main__":
