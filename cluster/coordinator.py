@@ -32,6 +32,7 @@ from trainhall.cluster.jobs.gradients import GradientService
 from trainhall.cluster.jobs.listing.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.jobs.source.code_files import JobCodeService
+from trainhall.cluster.jobs.source.commits import CommitService
 from trainhall.cluster.ledger.keeper import LedgerKeeper
 from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -98,6 +99,7 @@ class Coordinator:
         self.outputs = OutputService(context, OutputStore(data_dir))
         self.jobs = JobService(context, self.code)
         self.job_code = JobCodeService(context, self.code)
+        self.commits = CommitService(context)
         self.projects = ProjectService(context, self.accounts, self.jobs)
         self.deleted_jobs = DeletedJobs(db, self._remove_files)
         self.experiments = ExperimentService(context, self.code)

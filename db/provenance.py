@@ -1,4 +1,5 @@
-"""Tables of the provenance of jobs: repository and command, the locked environment, data sets."""
+"""Tables of the provenance of jobs: repository and command, the commit that hosts cloned, the
+locked environment, data sets."""
 
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,22 @@ class JobProvenance(Base):
     )
     provenance: Mapped[dict[str, Any]]
     """A `trainhall.training.spec.source.provenance.ProvenanceSpec`."""
+
+
+class JobCommit(Base):
+    """Commit of a job whose code hosts clone: of the first host that resolved the spec's `ref`, and
+    never changed."""
+
+    __tablename__ = "job_commits"
+
+    job_id: Mapped[str] = mapped_column(
+        String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    commit: Mapped[str] = mapped_column(String(64))
+    node: Mapped[str] = mapped_column(String(128))
+    """Name of the node that resolved it."""
+    attempt: Mapped[int]
+    pinned_at: Mapped[datetime]
 
 
 class LockedEnvironment(Base):

@@ -147,6 +147,8 @@ def fields_list(model: dict[str, Any], schema: dict[str, Any], path: str = "") -
         if model_in(field, schema) is not None:
             link = f"#{anchor(path, name)}"
             kind = f"[object]({link})" if "properties" in inner else f"list of [objects]({link})"
+            others = [a["type"] for a in outer.get("anyOf", ()) if a.get("type", "null") != "null"]
+            kind = " or ".join([*(other for other in others if other != "array"), kind])
         else:
             kind = kind_of(inner, schema)
             default = "required" if name in required else default_of(outer)
@@ -162,11 +164,13 @@ def fields_list(model: dict[str, Any], schema: dict[str, Any], path: str = "") -
 def resolved(
     field: dict[str, Any], schema: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the field as declared, and its value type without references and null."""
+    """Return the field as declared, and its value type without references and null: of several,
+    the one with fields of its own."""
     inner = field
     for alternatives in ("anyOf", "allOf"):
         if alternatives in inner:
-            inner = next(a for a in inner[alternatives] if a.get("type") != "null")
+            kinds = [a for a in inner[alternatives] if a.get("type") != "null"]
+            inner = next((a for a in kinds if "$ref" in a), kinds[0])
     if "$ref" in inner:
         inner = schema["$defs"][inner["$ref"].rsplit("/", 1)[1]]
     return field, inner

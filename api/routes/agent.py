@@ -39,6 +39,7 @@ from trainhall.cluster.wire.protocol import (
     CloseCode,
     JoinRequest,
     LogAcked,
+    PinnedCommit,
     Secrets,
     Verified,
 )
@@ -145,6 +146,22 @@ async def put_data(request: Request) -> Response:
     report = await read_json(request, DataReport, MAX_REPORT_BYTES)
     await coordinator_of(request).data.store(node_id, job_id, attempt, report)
     return Response(status_code=204)
+
+
+async def get_commit(request: Request) -> Response:
+    _, job_id, attempt = await _held_attempt(request)
+    found = await coordinator_of(request).commits.of_attempt(job_id, attempt)
+    if found is None:
+        return Response(status_code=204)
+    return _json(PinnedCommit(commit=found).model_dump_json())
+
+
+async def put_commit(request: Request) -> Response:
+    """A host has resolved a job's code in git; it gets the job's commit, which may be another."""
+    node_id, job_id, attempt = await _held_attempt(request)
+    resolved = await read_json(request, PinnedCommit, 4096)
+    pinned = await coordinator_of(request).commits.pin(node_id, job_id, attempt, resolved.commit)
+    return _json(PinnedCommit(commit=pinned).model_dump_json())
 
 
 async def read_secrets(request: Request) -> Response:
@@ -382,6 +399,8 @@ ROUTES = [
     Route(_JOB + "/attempts/{attempt:int}/environment", get_environment, methods=["GET"]),
     Route(_JOB + "/attempts/{attempt:int}/environment", put_environment, methods=["PUT"]),
     Route(_JOB + "/attempts/{attempt:int}/data", put_data, methods=["PUT"]),
+    Route(_JOB + "/attempts/{attempt:int}/commit", get_commit, methods=["GET"]),
+    Route(_JOB + "/attempts/{attempt:int}/commit", put_commit, methods=["PUT"]),
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),

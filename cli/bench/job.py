@@ -115,6 +115,7 @@ def job(
     """
     given = specs.load(file, overrides)
     specs.refuse_prepared(given, "bench")
+    specs.folder_in_place(given, "bench")
     if given.script is not None:
         raise UsageError("`trainhall bench` measures tasks only; a benchmark of a script needs a "
                          "coordinator: `trainhall experiment create`")  # fmt: skip

@@ -61,6 +61,16 @@ def submit(
         int | None,
         typer.Option("--workers", metavar="N", help="Number of ranks, as resources.workers."),
     ] = None,
+    git: Annotated[
+        str | None,
+        typer.Option(
+            "--git", metavar="URL", help="Have hosts clone the code from this git repository."
+        ),
+    ] = None,
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", help="With --git: branch, tag or commit.", show_default="HEAD"),
+    ] = None,
     include_env: Annotated[
         bool,
         typer.Option("--include-env", help="Send the code's .env files, too, secrets and all."),
@@ -81,6 +91,7 @@ def submit(
       cat job.yaml | trainhall submit - -o json
       trainhall submit train.py -- --lr 0.1
       trainhall submit --workers 4 -f -- python -m pkg.train --epochs 3
+      trainhall submit --git https://github.com/lab/model --ref v2 train.py -- --lr 0.1
 
     Uploads the folder under `code` first, unless the coordinator already has it. Of a script or
     command it is the git repository, else the script's folder, without what .gitignore files name.
@@ -91,7 +102,10 @@ def submit(
     """
     if workers is not None:
         overrides = [*(overrides or ()), f"resources.workers={workers}"]
-    spec = specs.load_words(words, with_project(overrides, project))
+    if ref is not None and git is None:
+        raise UsageError("--ref is for --git URL; the code that is sent is that of the folder")
+    code = {"git": git, **({"ref": ref} if ref is not None else {})} if git is not None else None
+    spec = specs.load_words(words, with_project(overrides, project), code)
     specs.propose_environment(spec)
     with connect(url) as client:
         if dry_run:

@@ -43,7 +43,7 @@ def diff(
         "packages": packages,
         "data": differing_data(client, *jobs),
         "git": _rows(*(_commit(origin) for origin in origins)),
-        "code": code["items"] if code is not None else None,
+        "code": code["items"] if code is not None and code["identical"] is not None else None,
     }
     if output is not ReportFormat.TABLE:
         print(out.rendered(found, output))
@@ -51,10 +51,14 @@ def diff(
     print(_page(found, [each["id"] for each in jobs]))
     if code is None:
         out.notice("Code is not compared: your role may not read it.")
+    elif code["identical"] is None:
+        out.notice("Files are not compared: of code in git only the commits are compared.")
 
 
 def _compared(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in spec.items() if name not in _UNCOMPARED}
+    found = {name: value for name, value in spec.items() if name not in _UNCOMPARED}
+    # The hash of an upload says nothing; the address of a repository does.
+    return {**found, "code": spec["code"]} if isinstance(spec.get("code"), Mapping) else found
 
 
 def _flat(value: Any, field: str = "") -> Iterator[tuple[str, Any]]:

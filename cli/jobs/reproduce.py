@@ -78,6 +78,8 @@ def document_of(job: out.Json, origin: out.Json) -> out.Json:
     plan = job.get("plan")
     if plan and spec.get("parallelism", {}).get("strategy") == "auto":
         spec["parallelism"] = {**spec["parallelism"], **plan["parallelism"]}
+    if isinstance(spec.get("code"), dict) and origin["git"] is not None:
+        spec["code"] = {**spec["code"], "ref": origin["git"]["commit"]}
     provenance: dict[str, Any] = {"command": [Path(sys.argv[0]).name, "reproduce", job["id"]]}
     if origin["git"] is not None:
         provenance["git"] = origin["git"]

@@ -155,7 +155,7 @@ class LocalRun:
             node_rank=0,
             num_nodes=1,
             ranks=places(self._spec.resources),
-            code=self._spec.code,
+            code=self._spec.code_folder,
             prediction=self._prediction,
             pauses_after=saved[0].name.step if saved else 0,
             checkpoint=CheckpointPlan(

@@ -47,8 +47,7 @@ def run(
         raise UsageError(
             "`trainhall run` trains tasks only; start a script with torchrun, or submit it"
         )
-    if spec.code is not None and not Path(spec.code).is_dir():
-        raise UsageError(f"code: {spec.code} is not a folder; `trainhall run` uses it in place")
+    specs.folder_in_place(spec, "run")
     _check_folder(folder, resume)
     check_installed("torch", "training")
     from trainhall.cli.local.local import LocalRun

@@ -25,6 +25,7 @@ def planned(
     Raises:
         CliError: it cannot be planned.
     """
+    from trainhall.cli.spec.specs import folder_in_place
     from trainhall.training.spec.plan import (
         PLANNER,
         PlanningFailedError,
@@ -32,11 +33,10 @@ def planned(
         planner_output,
     )
 
+    folder = folder_in_place(spec, "plan")
     done = subprocess.run(
         [sys.executable, "-m", PLANNER],
-        input=planner_input(
-            spec, workers, code=spec.code, device=device, own_strategy=own_strategy
-        ),
+        input=planner_input(spec, workers, code=folder, device=device, own_strategy=own_strategy),
         capture_output=True,
         check=False,
     )

@@ -128,6 +128,14 @@ def agent(
             help="Let users run commands, and reach ports, beside their jobs on this host.",
         ),
     ] = True,
+    allow_file_repositories: Annotated[
+        bool,
+        typer.Option(
+            "--allow-file-repositories",
+            envvar="TRAINHALL_ALLOW_FILE_REPOSITORIES",
+            help="Let jobs clone code from git repositories in folders of this host (file:///…).",
+        ),
+    ] = False,
     tls_own: Annotated[Path | None, typer.Option("--tls-own", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
@@ -156,6 +164,7 @@ def agent(
             tls_ca=tls_ca,
             tls_own=tls_own,
             allows_exec=allow_exec,
+            allows_file_repositories=allow_file_repositories,
             stop_ranks_on_exit=supervised,
         )
         run_agent(options)

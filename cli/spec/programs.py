@@ -1,7 +1,7 @@
 """Job specs of scripts and commands: `submit train.py -- --lr 0.1`, without a file for the spec."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,44 @@ def document_for(words: Sequence[str], here: Path) -> tuple[dict[str, Any], str]
     Raises:
         UsageError: it is neither; or the script does not exist.
     """
+    program, arguments = _program_of(words)
+    if "module" in program:
+        root = git_root(here)
+        return _document(program["module"], program, arguments, root or here, here, root)
+    path = (here / program["path"]).resolve()
+    if not path.is_file():
+        raise UsageError(f"there is no script {program['path']} in {here}")
+    root = git_root(path.parent)
+    folder = root or path.parent
+    program["path"] = path.relative_to(folder).as_posix()
+    return _document(path.stem, program, arguments, folder, here, root)
+
+
+def document_in_git(words: Sequence[str], code: Mapping[str, str]) -> dict[str, Any]:
+    """Return the spec of a script or command in a repository that hosts clone.
+
+    Args:
+        code: the `code` of the spec.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    program, arguments = _program_of(words)
+    name = program["module"] if "module" in program else Path(program["path"]).stem
+    script = {**program, **({"args": list(arguments)} if arguments else {})}
+    return {"name": name[:128], "code": dict(code), "script": script}
+
+
+def _program_of(words: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
+    """Return the part `script` of a spec, and its arguments.
+
+    Raises:
+        UsageError: the words are neither a script nor a command with one.
+    """
     first, *others = words
     if Path(first).suffix in _SCRIPTS:
         interpreter = None if Path(first).suffix == ".py" else "bash"
-        return _of_script(interpreter, first, others, here)
+        return _script(interpreter, first), others
     if Path(first).name in _STARTERS:
         raise UsageError(
             f"{first} is not needed: Trainhall starts the ranks; write "
@@ -59,7 +93,7 @@ def document_for(words: Sequence[str], here: Path) -> tuple[dict[str, Any], str]
         )
     interpreter = None if _PYTHON.fullmatch(first) else first
     if interpreter is None and others[:1] == ["-m"] and len(others) > 1:
-        return _of_module(others[1], others[2:], here)
+        return {"module": others[1]}, others[2:]
     if not others:
         raise UsageError(_advice(first))
     if others[0].startswith("-"):
@@ -67,26 +101,11 @@ def document_for(words: Sequence[str], here: Path) -> tuple[dict[str, Any], str]
             f"options of {first}, such as {others[0]}, can't be passed on; write them into a "
             "script, and submit that"
         )
-    return _of_script(interpreter, others[0], others[1:], here)
+    return _script(interpreter, others[0]), others[1:]
 
 
-def _of_script(
-    interpreter: str | None, script: str, arguments: Sequence[str], here: Path
-) -> tuple[dict[str, Any], str]:
-    path = (here / script).resolve()
-    if not path.is_file():
-        raise UsageError(f"there is no script {script} in {here}")
-    root = git_root(path.parent)
-    folder = root or path.parent
-    program: dict[str, Any] = {"path": path.relative_to(folder).as_posix()}
-    if interpreter is not None:
-        program["interpreter"] = interpreter
-    return _document(path.stem, program, arguments, folder, here, root)
-
-
-def _of_module(module: str, arguments: Sequence[str], here: Path) -> tuple[dict[str, Any], str]:
-    root = git_root(here)
-    return _document(module, {"module": module}, arguments, root or here, here, root)
+def _script(interpreter: str | None, path: str) -> dict[str, str]:
+    return {"path": path, **({"interpreter": interpreter} if interpreter is not None else {})}
 
 
 def _document(

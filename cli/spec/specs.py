@@ -43,19 +43,30 @@ def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec
     return _parsed(named(file), text, raw, form, replaced, folder, option="--set ")
 
 
-def load_words(words: Sequence[str], overrides: list[str] | None) -> "JobSpec":
+def load_words(
+    words: Sequence[str], overrides: list[str] | None, git: Mapping[str, str] | None = None
+) -> "JobSpec":
     """Read the spec that the words of a command line name, or make that of a script or a command.
+
+    Args:
+        git: repository that hosts clone, as the spec's `code`; None: the code is here.
 
     Raises:
         UsageError: as `load`; or there is no such script, or a spec has arguments.
     """
-    from trainhall.cli.spec.programs import document_for, is_program
+    from trainhall.cli.spec.programs import document_for, document_in_git, is_program
 
     if not is_program(words):
-        return load(words[0], overrides)
+        # An option of its own comes before --set code.token=NAME.
+        code = [f"code={json.dumps(git)}"] if git is not None else []
+        return load(words[0], [*code, *(overrides or ())])
     here = Path.cwd()
-    document, why = document_for(words, here)
-    notice(f"Code: {document['code']} ({why}), without what its ignore files name.")
+    if git is not None:
+        document = document_in_git(words, git)
+        notice(f"Code: {git['git']} at {git.get('ref', 'HEAD')}, cloned by the hosts.")
+    else:
+        document, why = document_for(words, here)
+        notice(f"Code: {document['code']} ({why}), without what its ignore files name.")
     return of_document(
         document, parse_overrides(overrides), folder=here, name=" ".join(words)[:80],
         option="--set ",
@@ -326,14 +337,14 @@ def document_of(
     script = spec.script
     for warning in spec.warnings:
         notice(f"Warning: {warning}.")
-    if spec.code is None or spec.code_is_uploaded:
+    if spec.code_folder is None:
         if spec.code is None:
             for field, path in _paths(spec):
                 _note_missing_path(field, path)
         return document, None
     from trainhall.cli.spec.code import packed
 
-    code = packed(Path(spec.code), include_env=include_env)
+    code = packed(Path(spec.code_folder), include_env=include_env)
     if code.left_out:
         notice(f"Note: {', '.join(code.left_out)} may hold secrets and is not sent; use `trainhall "
             "secrets set`, or send it with `submit --include-env` or a line `!.env` in "
@@ -350,9 +361,9 @@ def document_of(
 
 def propose_environment(spec: "JobSpec") -> None:
     """Say which file beside the program lists packages, if the spec leaves that out."""
-    if spec.code is None or spec.code_is_uploaded or spec.environment.is_built:
+    if spec.code_folder is None or spec.environment.is_built:
         return
-    folder = Path(spec.code)
+    folder = Path(spec.code_folder)
     script = spec.script.path if spec.script is not None else None
     beside = Path(script).parent if script and not Path(script).is_absolute() else Path()
     for place in dict.fromkeys((beside, Path())):
@@ -364,6 +375,25 @@ def propose_environment(spec: "JobSpec") -> None:
                 notice(f"Note: the packages of {(place / name).as_posix()} are not installed; to "
                     f"have that done, add --set environment.{key}={value}")  # fmt: skip
                 return
+
+
+def folder_in_place(spec: "JobSpec", command: str) -> str | None:
+    """Return the folder of a job's code, for a command that imports from it here; None: it has
+    none.
+
+    Raises:
+        UsageError: it is not a folder of this host.
+    """
+    if spec.git_code is not None:
+        raise UsageError(
+            f"code: `trainhall {command}` clones nothing; clone {spec.git_code.git}, and add "
+            "--set code=FOLDER"
+        )
+    if spec.uploaded_code is not None or (spec.code_folder and not Path(spec.code_folder).is_dir()):
+        raise UsageError(
+            f"code: {spec.code} is not a folder; `trainhall {command}` uses it in place"
+        )
+    return spec.code_folder
 
 
 def refuse_prepared(spec: "JobSpec", command: str) -> None:

@@ -125,8 +125,7 @@ def verify(
         raise UsageError(
             "`trainhall verify` compares tasks; a script parallelizes its model itself"
         )
-    if spec.code is not None and not Path(spec.code).is_dir():
-        raise UsageError(f"code: {spec.code} is not a folder; `trainhall verify` uses it in place")
+    specs.folder_in_place(spec, "verify")
     if plot is not None:
         check_plot(plot)
     check_installed("torch", "training")

@@ -202,7 +202,7 @@ class Comparison:
             node_rank=0,
             num_nodes=1,
             ranks=places(spec.resources),
-            code=spec.code,
+            code=spec.code_folder,
             checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
             trace=TracePlan(
                 reference=str(self._reference),

@@ -96,8 +96,9 @@ def _check_devices(limits: ProjectLimits, spec: JobSpec) -> None:
 def _host_paths(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """Yield the fields of a spec that name a place on hosts, and their values."""
     given: list[tuple[str, Any]] = [("checkpoint.path", spec.checkpoint.path)]
-    if not spec.code_is_uploaded:
-        given.append(("code", spec.code))
+    given.append(("code", spec.code_folder))
+    if spec.git_code is not None:
+        given.append(("code.git", spec.git_code.path_on_host))
     if spec.script is not None:
         fields = ("path", "working_dir", "interpreter")
         given += [(f"script.{name}", getattr(spec.script, name)) for name in fields]

@@ -108,7 +108,13 @@ class Agent:
         self._devices = Devices(options.slots)
         environment = job_environment(os.environ, options.pass_env)
         environment.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
-        settings = JobSettings(environment, run_as, cgroups.find(), options.job_memory)
+        settings = JobSettings(
+            environment,
+            run_as,
+            cgroups.find(),
+            options.job_memory,
+            options.allows_file_repositories,
+        )
         self._warm = WarmParent(data_dir, environment)
         self._trust = Trust(options, data_dir.read_pin(options.coordinator))
         self._api = BatchedApi(options, self._trust)

@@ -7,7 +7,7 @@
     doorbell                    named pipe that shims ring when their status changed
     attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
                                 `shipped.json` and, where it ended the ranks, `agent-stopped`
-    code/<sha256>/              code of jobs, unpacked (`agent.launch.code_cache`)
+    code/<name>/                code of jobs, unpacked (`agent.launch.code_cache`)
     environments/<key>/         Python environments of jobs (`agent.environments.store`)
     data/<key>/                 downloaded data sets of jobs (`agent.data.store`)
     checkpoints/<job>/          local checkpoints of jobs that upload them

@@ -164,9 +164,11 @@ def remove(path: Path) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of the files in a folder, links not followed."""
-    return sum(
-        os.lstat(os.path.join(base, name)).st_size
-        for base, _, files in os.walk(folder)
-        for name in files
-    )
+    """Return the bytes of the files in a folder, which may change meanwhile; links are not
+    followed."""
+    size = 0
+    for base, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                size += os.lstat(os.path.join(base, name)).st_size
+    return size

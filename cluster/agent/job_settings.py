@@ -19,6 +19,8 @@ class JobSettings:
     """Control groups of attempts; None: none are delegated to the agent."""
     memory: int | None = None
     """Memory that an attempt may use on this host, in bytes; None: what the agent leaves of it."""
+    file_repositories: bool = False
+    """True: code may be cloned from folders of this host."""
 
 
 def check_limits(cgroups: Cgroups | None) -> None:

@@ -79,6 +79,9 @@ class AgentOptions:
     name: str = field(default_factory=socket.gethostname)
     allows_exec: bool = True
     """Start commands, and open connections, beside jobs for those who may cancel them."""
+    allows_file_repositories: bool = False
+    """Clone code from git repositories in folders of this host (`file:` addresses), with the rights
+    of the user that jobs run as."""
     stop_ranks_on_exit: bool = False
     """End the ranks, too, when asked to end. Otherwise they keep running and the next agent
     finds them."""

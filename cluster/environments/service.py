@@ -7,11 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.environments.views import JobEnvironment, environment_view
 from trainhall.cluster.errors import ConflictError, NotFoundError
+from trainhall.cluster.lifecycle.attempts import load_job_of_active
 from trainhall.cluster.lifecycle.jobs import lock_job
-from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.service import Service, load
 from trainhall.cluster.wire.environment_lock import EnvironmentLock
-from trainhall.db.models import Attempt, Job, Node
+from trainhall.db.models import Job, Node
 from trainhall.db.provenance import LockedEnvironment
 from trainhall.db.sanitize import sanitize_text
 
@@ -82,12 +82,7 @@ class EnvironmentService(Service):
 
 
 async def _check_active(session: AsyncSession, job_id: str, attempt: int) -> None:
-    job = await load(session, Job, job_id)
-    found = await session.get(Attempt, (job_id, attempt))
-    if found is None:
-        raise NotFoundError("attempt", f"{attempt} of job {job_id}")
-    if found.revoked or found.state not in ACTIVE_ATTEMPT_STATES:
-        raise ConflictError(f"attempt {attempt} of job {job_id} is over")
+    job = await load_job_of_active(session, job_id, attempt)
     spec = job.spec.get("environment") or {}
     if all(spec.get(name) is None for name in ("python", "requirements", "project")):
         raise ConflictError(f"the spec of job {job_id} has no environment to lock")

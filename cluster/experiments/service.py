@@ -152,7 +152,7 @@ class ExperimentService(Service):
         project = job.project or DEFAULT_PROJECT
         await check_capacity(session, spec, planned, project)
         owner = {"user": job.user, "project": job.project}
-        await self._code.keep(session, job.code, project)
+        await self._code.keep(session, job.uploaded_code, project)
         spec = spec.model_copy(update={"job": {**spec.job, **owner}})
         newest = await session.scalar(select(func.max(Experiment.number)))
         goal = spec.objective.goal
@@ -164,7 +164,7 @@ class ExperimentService(Service):
             **owner,
             kind=spec.kind,
             spec=spec.document(),
-            code=spec.job.get("code"),
+            code=job.uploaded_code,
             asked_by=self._caller.named,
             metric=spec.objective.metric,
             goal=goal.value,

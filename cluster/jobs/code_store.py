@@ -206,9 +206,12 @@ class CodeStore(Service):
         if spec.code is None:
             await self._check_path_on_host(spec)
             return True
-        if not spec.code_is_uploaded:
-            raise _problem(spec.code, f"must be the SHA-256 of uploaded code; {_HOW}")
-        if not (await self._is_known(spec.code) and await self._touch(self._path(spec.code))):
+        if spec.git_code is not None:
+            return True  # hosts clone it
+        if spec.uploaded_code is None:
+            raise _problem(str(spec.code), f"must be the SHA-256 of uploaded code; {_HOW}")
+        sha256 = spec.uploaded_code
+        if not (await self._is_known(sha256) and await self._touch(self._path(sha256))):
             return False
         await self._check_entry(spec)
         return True
@@ -220,7 +223,7 @@ class CodeStore(Service):
             SpecError: it is not, and was to be uploaded first; or as of `has`.
         """
         if not await self.has(spec):
-            raise _problem(spec.code or "", f"no code with this SHA-256 was uploaded; {_HOW}")
+            raise _problem(str(spec.code), f"no code with this SHA-256 was uploaded; {_HOW}")
 
     async def sweep(self, older_than_seconds: float) -> list[str]:
         """Remove what no job names and was untouched for so long; return it."""
@@ -241,7 +244,7 @@ class CodeStore(Service):
         Raises:
             SpecError: it has not.
         """
-        script, code = spec.script, spec.code
+        script, code = spec.script, spec.uploaded_code
         if script is None or code is None:
             return
         wanted = [("script.path", script.path, holds_entry),

@@ -84,7 +84,7 @@ class JobService(Service):
             check_limits(await limits_for(session, self._caller, owned.project), owned)
             await check_secrets(session, owned)
             await self._check_queue(session, owned.user)
-            await self._code.keep(session, owned.code, owned.project or DEFAULT_PROJECT)
+            await self._code.keep(session, owned.uploaded_code, owned.project or DEFAULT_PROJECT)
             new, now, user = self._ids.new(), self._clock.now(), self._caller.named
             job = await add_job(session, new, owned, now=now, user=user)
             self._audit(session, "job.submit", job.id, project=job.project)

@@ -48,7 +48,7 @@ async def add_job(
         id=job_id,
         number=(newest or 0) + 1,
         name=spec.name,
-        code=spec.code,
+        code=spec.uploaded_code,
         **spec_columns(spec),
         parameters=dict(spec.parameters) or None,
         tags=spec.tags or None,

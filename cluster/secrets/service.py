@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -23,6 +24,7 @@ from trainhall.cluster.secrets.vault import Vault
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.accounts import Project, Secret
 from trainhall.db.models import Attempt, Job
+from trainhall.training.spec.source.git_code import git_code_of
 from trainhall.training.spec.variables.secrets import check_name
 
 MAX_VALUE_BYTES = 32 * 1024
@@ -125,7 +127,7 @@ class SecretService(Service):
                 raise NotFoundError("attempt", f"{attempt} of job {job_id}")
             if found.revoked or found.finished_at is not None:
                 raise ConflictError(f"attempt {attempt} of job {job_id} is over")
-            names: Sequence[str] = (found.spec or job.spec).get("secrets", ())
+            names = _needed(found.spec or job.spec)
             stored = await stored_for(session, names, job.project, job.user)
         for name in names:
             if name not in stored:
@@ -200,3 +202,11 @@ def _check_value(value: str) -> None:
 
 def _detail(project: str | None, text: str) -> str:
     return "; ".join(filter(None, ["the user's own" if project is None else "", text]))
+
+
+def _needed(spec: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of the secrets that the hosts of a stored spec need."""
+    names: Sequence[str] = spec.get("secrets", ())
+    code = git_code_of(spec)
+    token = code.token if code is not None else None
+    return names if token is None or token in names else [*names, token]

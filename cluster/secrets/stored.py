@@ -1,6 +1,6 @@
 """The secrets that count for a job: those of its owner, else those of its project."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -40,14 +40,22 @@ async def check_secrets(session: AsyncSession, spec: JobSpec) -> None:
         SpecError: some are not.
     """
     project = spec.project or DEFAULT_PROJECT
-    stored = await stored_for(session, spec.secrets, project, spec.user)
+    stored = await stored_for(session, spec.needed_secrets, project, spec.user)
     problems = [
-        SpecProblem(f"secrets.{index}", missing(name, project), name)
-        for index, name in enumerate(spec.secrets)
+        SpecProblem(field, missing(name, project), name)
+        for field, name in _fields(spec)
         if name not in stored
     ]
     if problems:
         raise SpecError(problems)
+
+
+def _fields(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield the fields that name secrets, with the names."""
+    for index, name in enumerate(spec.secrets):
+        yield f"secrets.{index}", name
+    if spec.git_code is not None and spec.git_code.token is not None:
+        yield "code.token", spec.git_code.token
 
 
 def missing(name: str, project: str) -> str:

@@ -18,6 +18,8 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     GET  /jobs/{job}/attempts/{attempt}/environment        → `EnvironmentLock`; 204: not locked yet
     PUT  /jobs/{job}/attempts/{attempt}/environment        `EnvironmentLock` → the first that came
     PUT  /jobs/{job}/attempts/{attempt}/data               `DataReport` → 204
+    GET  /jobs/{job}/attempts/{attempt}/commit             → `PinnedCommit`; 204: not pinned yet
+    PUT  /jobs/{job}/attempts/{attempt}/commit             `PinnedCommit` → the first that came
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
@@ -43,6 +45,7 @@ from trainhall.training.link.launch import Launch, Rendezvous
 from trainhall.training.link.stall import Stall
 from trainhall.training.link.status import FailedRank, Outcome, RankState
 from trainhall.training.spec.plan import ChosenPlan
+from trainhall.training.spec.source.git_code import COMMIT
 
 PROTOCOL_VERSION = 1
 _LARGEST_READING = 1e15
@@ -282,6 +285,12 @@ class Secrets(Message):
 
     values: dict[str, str] = Field(repr=False)
     """By the name of the environment variable."""
+
+
+class PinnedCommit(Message):
+    """Commit that a job's code in git is fixed to."""
+
+    commit: Annotated[str, Field(pattern=f"^{COMMIT}$")]
 
 
 class LogAcked(Message):

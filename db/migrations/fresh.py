@@ -14,13 +14,13 @@ from trainhall.db.ledger import LedgerEntry
 from trainhall.db.migrations import HEAD
 from trainhall.db.models import Base
 from trainhall.db.outputs import OutputFile
-from trainhall.db.provenance import DataFingerprint, JobProvenance, LockedEnvironment
+from trainhall.db.provenance import DataFingerprint, JobCommit, JobProvenance, LockedEnvironment
 from trainhall.db.reports import Report
 
 # Together they import the modules of all tables.
 TABLES = (
     *(Project, Alert, IdempotencyKey, CoordinatorLease, LedgerEntry, Report, OutputFile),
-    *(JobProvenance, LockedEnvironment, DataFingerprint),
+    *(JobProvenance, JobCommit, LockedEnvironment, DataFingerprint),
 )
 METADATA = Base.metadata
 

@@ -128,6 +128,8 @@ class Launch(LinkModel):
     checkpoint: CheckpointPlan
     code: str | None = None
     """Attempt's own folder with the code of the spec; the agent unpacks it."""
+    code_name: str | None = None
+    """Name under which the agent keeps that code as it came."""
     environment: BuiltEnvironment | None = None
     """Environment of the ranks, which the agent installs; None: the agent's own."""
     data: dict[str, str] = Field(default_factory=dict)

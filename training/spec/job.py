@@ -27,13 +27,14 @@ from trainhall.parallelism.degrees import (
     StrategyName,
     check_schedule,
 )
-from trainhall.training.spec.base import Name, Notes, SpecModel, Tags, Text
+from trainhall.training.spec.base import Name, Notes, SpecModel, Tags
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.parameters import Parameters, substitute
 from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, OutputsSpec, RecoverySpec
 from trainhall.training.spec.resources import ResourcesSpec
+from trainhall.training.spec.source.git_code import Code, GitCode
 from trainhall.training.spec.source.provenance import ProvenanceSpec
 from trainhall.training.spec.tasks import paths_in, with_data
 from trainhall.training.spec.training import (
@@ -75,9 +76,10 @@ class JobSpec(SpecModel):
     """Values that you vary, by name: strings, numbers and booleans. `${name}` in `script.args`,
     `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them; `$${name}` in
     `script.args` is the text `${name}` itself."""
-    code: Annotated[Text, Field(min_length=1)] | None = None
+    code: Code = None
     """Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
-    submit` uploads it and puts the upload's SHA-256 here."""
+    submit` uploads it and puts the upload's SHA-256 here. Or a git repository that hosts clone:
+    `{git: URL, ref: main}`."""
     outputs: OutputsSpec = OutputsSpec()
     """Files that the job leaves (docs/outputs.md)."""
     environment: EnvironmentSpec = EnvironmentSpec()
@@ -409,7 +411,7 @@ class JobSpec(SpecModel):
                 "needs `code`: a job in a folder of the host's own leaves what it writes to "
                 "TRAINHALL_OUTPUTS; leave it out",
             )  # fmt: skip
-        folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
+        folder = PurePosixPath(self.code_folder) if self.code_folder is not None else None
         if folder is not None and not folder.is_absolute():
             raise problem_at("code", self.code,
                 "must be the SHA-256 of uploaded code; to have a folder uploaded, submit the file "
@@ -435,9 +437,26 @@ class JobSpec(SpecModel):
             yield ("environment", key), value
 
     @property
-    def code_is_uploaded(self) -> bool:
-        """Return whether `code` is the SHA-256 of an upload rather than a folder."""
-        return self.code is not None and SHA256.fullmatch(self.code) is not None
+    def uploaded_code(self) -> str | None:
+        """Return the SHA-256 of the job's uploaded code; None if it has none."""
+        return self.code if isinstance(self.code, str) and SHA256.fullmatch(self.code) else None
+
+    @property
+    def git_code(self) -> GitCode | None:
+        """Return the repository of the job's code; None if that is not in git."""
+        return self.code if isinstance(self.code, GitCode) else None
+
+    @property
+    def code_folder(self) -> str | None:
+        """Return the folder that is still to be uploaded, or used in place; None if there is
+        none."""
+        return self.code if isinstance(self.code, str) and self.uploaded_code is None else None
+
+    @property
+    def needed_secrets(self) -> list[str]:
+        """Names of all secrets that the job's hosts need: those of the ranks, and the code's."""
+        token = self.git_code.token if self.git_code is not None else None
+        return [*self.secrets, *([token] if token and token not in self.secrets else ())]
 
     def _check_batch(self) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation

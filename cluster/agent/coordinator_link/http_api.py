@@ -30,6 +30,7 @@ from trainhall.cluster.wire.protocol import (
     JoinReply,
     JoinRequest,
     LogAcked,
+    PinnedCommit,
     Secrets,
     Verified,
 )
@@ -206,6 +207,21 @@ class CoordinatorApi:
         """Ask for the secrets of an attempt, by name."""
         content = await self._request("POST", f"/jobs/{job_id}/attempts/{attempt}/secrets")
         return Secrets.model_validate_json(content).values
+
+    async def get_commit(self, job_id: str, attempt: int) -> str | None:
+        """Return the commit that a job's code in git is fixed to; None: none yet."""
+        content = await self._request("GET", f"/jobs/{job_id}/attempts/{attempt}/commit")
+        return PinnedCommit.model_validate_json(content).commit if content else None
+
+    async def put_commit(self, job_id: str, attempt: int, commit: str) -> str:
+        """Send a commit; returns the job's, which is another one if that came first."""
+        content = await self._request(
+            "PUT",
+            f"/jobs/{job_id}/attempts/{attempt}/commit",
+            content=PinnedCommit(commit=commit).model_dump_json().encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        return PinnedCommit.model_validate_json(content).commit
 
     async def get_environment(self, job_id: str, attempt: int) -> EnvironmentLock | None:
         """Return the lock of a job's environment; None: no host has made one yet."""

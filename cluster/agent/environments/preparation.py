@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from trainhall.cluster.agent import threads
-from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, UnavailableError
+from trainhall.cluster.agent.coordinator_link.http_api import RefusedError
+from trainhall.cluster.agent.coordinator_link.retry import until_answered
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.environments import host_packages
 from trainhall.cluster.agent.environments.locking import (
@@ -25,16 +26,12 @@ from trainhall.cluster.agent.environments.store import EnvironmentStore
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError, Uv
 from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.os_support.accounts import Owner
-from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.wire.environment_lock import EnvironmentLock
-from trainhall.training.event_log import EventLogger
 from trainhall.training.link.failure import Cause
 from trainhall.training.link.launch import BuiltEnvironment, Launch
 
-logger = EventLogger(__name__)
 T = TypeVar("T")
 
-RETRY_LIMIT_SECONDS = 10.0
 _NOT_OF_THE_AGENT = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
 """Variables by which uv would look into the agent's own Python."""
 
@@ -98,7 +95,7 @@ class Environments:
         self,
         launch: Launch,
         folder: Path,
-        copy_code: Callable[[Path], Awaitable[None]],
+        copy_code: Callable[[Path], Awaitable[object]],
         report: Callable[[str], None],
         owner: Owner | None = None,
     ) -> Prepared:
@@ -120,13 +117,13 @@ class Environments:
         try:
             await asyncio.to_thread(folder.mkdir, parents=True)
             lock = await self._retried(
-                partial(self._api.get_environment, launch.job_id, launch.attempt)
+                launch, partial(self._api.get_environment, launch.job_id, launch.attempt)
             )
             if lock is None:
                 progress.begin("locking the versions of its packages")
                 found = await self._lock(uv, launch, folder, copy_code, owner)
                 lock = await self._retried(
-                    partial(self._api.put_environment, launch.job_id, launch.attempt, found)
+                    launch, partial(self._api.put_environment, launch.job_id, launch.attempt, found)
                 )
                 assert lock is not None
             _check_host(lock)
@@ -156,7 +153,7 @@ class Environments:
         uv: Uv,
         launch: Launch,
         folder: Path,
-        copy_code: Callable[[Path], Awaitable[None]],
+        copy_code: Callable[[Path], Awaitable[object]],
         owner: Owner | None,
     ) -> EnvironmentLock:
         spec, code = launch.spec.environment, None
@@ -211,18 +208,13 @@ class Environments:
         lines = said.splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("Using Python"))
 
-    async def _retried(self, ask: Callable[[], Awaitable[T]]) -> T:
-        backoff = Backoff(0.1, RETRY_LIMIT_SECONDS)
-        while True:
-            try:
-                return await ask()
-            except RefusedError as error:
-                raise EnvironmentFailedError(
-                    f"the coordinator refused its lock: {error.detail}", cause=Cause.NOT_STARTED
-                ) from None
-            except UnavailableError as error:
-                logger.info("environment_lock_waits", error=error)
-                await asyncio.sleep(backoff.next())
+    async def _retried(self, launch: Launch, ask: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await until_answered(ask, launch.job_id)
+        except RefusedError as error:
+            raise EnvironmentFailedError(
+                f"the coordinator refused its lock: {error.detail}", cause=Cause.NOT_STARTED
+            ) from None
 
 
 def _check_host(lock: EnvironmentLock) -> None:

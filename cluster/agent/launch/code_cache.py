@@ -1,6 +1,6 @@
 """The code of jobs on this host: fetched and unpacked once, copied for every attempt.
 
-    <data-dir>/code/<sha256>/       unpacked; no process runs in it
+    <data-dir>/code/<name>/         unpacked; no process runs in it
 
 An attempt gets a copy of its own, within its folder, and may write there: two attempts of the same
 code never see each other's files, and both are gone with their attempts.
@@ -9,6 +9,7 @@ code never see each other's files, and both are gone with their attempts.
 import asyncio
 import os
 import shutil
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -48,21 +49,27 @@ class CodeCache:
         for left in [*folder.glob("*.tar"), *folder.glob(".*.part")]:
             _remove(left)  # of an agent that was killed
 
-    async def copy(self, sha256: str, to: Path) -> None:
+    async def copy(
+        self, name: str, to: Path, fetch: Callable[[Path], Awaitable[None]] | None = None
+    ) -> None:
         """Put a copy of the code at `to`, which does not exist yet.
 
         Once this returns, or is cancelled, nothing is written there any more.
+
+        Args:
+            name: 64 hexadecimal digits; of an upload its SHA-256.
+            fetch: puts code that is not here yet at the path that it gets; None: it is an upload.
 
         Raises:
             CodeUnavailableError: the coordinator does not have it, or it cannot be unpacked.
             OSError: there is no room for it.
         """
-        unpacked = self._folder / sha256
+        unpacked = self._folder / name
         while True:
             # The second caller finds what the first one fetched.
-            async with self._fetching.setdefault(sha256, asyncio.Lock()):
+            async with self._fetching.setdefault(name, asyncio.Lock()):
                 if not await asyncio.to_thread(unpacked.is_dir):
-                    await self._fetch(sha256, unpacked)
+                    await (fetch or partial(self._fetch, name))(unpacked)
             async with self._copying:
                 if not await asyncio.to_thread(unpacked.is_dir):
                     continue

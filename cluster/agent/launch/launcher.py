@@ -19,21 +19,20 @@ from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.coordinator_link.http_api import (
     CoordinatorApi,
     RefusedError,
-    UnavailableError,
 )
+from trainhall.cluster.agent.coordinator_link.retry import until_answered
 from trainhall.cluster.agent.data.preparation import DataSets, PreparedData
 from trainhall.cluster.agent.data.programs import DataFailedError
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.environments.preparation import Environments, Prepared
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError
 from trainhall.cluster.agent.event_files import tail
+from trainhall.cluster.agent.git.clone import Cloning
+from trainhall.cluster.agent.git.errors import CloneError
 from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name
 from trainhall.cluster.agent.launch import planner
-from trainhall.cluster.agent.launch.code_cache import (
-    RETRY_LIMIT_SECONDS,
-    CodeCache,
-    CodeUnavailableError,
-)
+from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
+from trainhall.cluster.agent.launch.job_code import JobCode
 from trainhall.cluster.agent.launch.warm_client import (
     SHIM_MODULE,
     TorchUnavailableError,
@@ -52,7 +51,6 @@ from trainhall.cluster.agent.shipping import (
 )
 from trainhall.cluster.agent.shipping.output_restore import KeptOutputs, OutputUnavailableError
 from trainhall.cluster.agent.shipping.outputs import PREPARED
-from trainhall.cluster.backoff import Backoff
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Cause, Failure
@@ -120,7 +118,12 @@ class Launcher:
         self._memory = settings.memory
         self._preparing: dict[str, int] = {}
         """User ids of jobs whose folders are not theirs yet."""
-        self._code = CodeCache(data_dir.code, api)
+        self._clones: set[int] = set()
+        """Pids of git."""
+        cloning = Cloning(
+            settings.environment, self._clones, allows_files=settings.file_repositories
+        )
+        self._code = JobCode(CodeCache(data_dir.code, api), api, cloning)
         self.kept = KeptOutputs(data_dir.outputs)
         self._environments = Environments(data_dir, api, settings.environment)
         self._data = DataSets(data_dir, settings.environment)
@@ -137,7 +140,8 @@ class Launcher:
         """Return the pids of what this agent has started."""
         warm = {self._warm.pid} if self._warm.pid is not None else set()
         children = {child.pid for child in (*self.children, *self._inside)}
-        return children | self._planners | self._environments.running | self._data.running | warm
+        running = self._clones | self._environments.running | self._data.running
+        return children | self._planners | running | warm
 
     def reap(self) -> None:
         """Take ended shims, and what they left to this agent, out of the process table."""
@@ -169,7 +173,7 @@ class Launcher:
             async with asyncio.timeout(PREDICTION_SECONDS if own else None):
                 attempt.plan = await planner.plan(
                     launch,
-                    self._code,
+                    partial(self._copy_code, attempt, owner),
                     part,
                     variables,
                     owner,
@@ -207,12 +211,10 @@ class Launcher:
             self._data_dir.make_job_folder(launch.job_id)
             part.path.mkdir()
             if launch.spec.code is not None:
-                try:
-                    await self._code.copy(launch.spec.code, part.path / "code")
-                except (CodeUnavailableError, OSError) as error:
-                    why = f"the job's code is not available on this host: {error}"
-                    raise _cannot_start(why) from error
-                launch = launch.model_copy(update={"code": str(part.path / "code")})
+                name = await self._copy_code(attempt, owner, part.path / "code")
+                launch = launch.model_copy(
+                    update={"code": str(part.path / "code"), "code_name": name}
+                )
             await self._prepare_outputs(part, launch)
             await threads.finish(tail.prepare, part, launch)
             if launch.code is not None:
@@ -233,8 +235,8 @@ class Launcher:
                 access = await self._ask(self._api.api_access, launch, "it gets no API token")
                 write_api_access(part.api_access, access)
             if launch.spec.secrets and launch.ranks:
-                secrets = await self._ask(self._api.secrets, launch, "it gets no secrets")
-                write_secrets(part.secrets, secrets)
+                secrets = await self._secrets(launch)
+                write_secrets(part.secrets, {name: secrets[name] for name in launch.spec.secrets})
             write_last_ack(part, launch)
             if owner is not None:
                 await threads.finish(accounts.hand_over, part.path, owner)
@@ -266,16 +268,12 @@ class Launcher:
     async def _prepare_environment(self, attempt: Attempt, owner: Owner | None) -> Prepared:
         """Lock and install the environment of an attempt, as far as that is still to be done."""
 
-        async def copy_code(to: Path) -> None:
-            assert attempt.launch.spec.code is not None
-            await self._code.copy(attempt.launch.spec.code, to)
-
         folder = attempt.folder.path
         try:
             return await self._environments.prepare(
                 attempt.launch,
                 folder.with_name(f".preparing-environment-{folder.name}"),
-                copy_code,
+                partial(self._copy_code, attempt, owner),
                 partial(self._report_preparing, attempt),
                 owner,
             )
@@ -289,7 +287,7 @@ class Launcher:
                     log_tail=error.log_tail,
                 )
             ) from error
-        except (CodeUnavailableError, OSError) as error:
+        except OSError as error:
             why = f"its environment cannot be prepared on this host: {error}"
             raise _cannot_start(why) from error
         finally:
@@ -301,7 +299,7 @@ class Launcher:
         launch = attempt.launch
         secrets: Mapping[str, str] = {}
         if any(each.secrets for each in launch.spec.data):
-            secrets = await self._ask(self._api.secrets, launch, "it gets no secrets")
+            secrets = await self._secrets(launch)
         try:
             return await self._data.prepare(
                 launch.spec.data, secrets, partial(self._report_preparing, attempt), owner
@@ -319,22 +317,50 @@ class Launcher:
         attempt.preparing = what
         self._changed()
 
+    async def _copy_code(self, attempt: Attempt, owner: Owner | None, to: Path) -> str:
+        """Put a copy of an attempt's code at `to`; return its name in the cache."""
+        launch, folder = attempt.launch, attempt.folder.path
+        before = attempt.preparing
+        code = launch.spec.git_code
+        token = code.token if code is not None else None
+        try:
+            return await self._code.copy(
+                launch, to, folder.with_name(f".preparing-code-{folder.name}"),
+                partial(self._report_preparing, attempt), owner=owner,
+                token=(await self._secrets(launch))[token] if token is not None else None,
+            )  # fmt: skip
+        except CloneError as error:
+            raise CannotStartError(
+                Failure(
+                    message=f"its code cannot be cloned: {error}",
+                    final=not error.is_passing,
+                    cause=error.cause,
+                    log_tail=error.log_tail,
+                )
+            ) from error
+        except (CodeUnavailableError, OSError) as error:
+            why = f"the job's code is not available on this host: {error}"
+            raise _cannot_start(why) from error
+        finally:
+            if attempt.preparing != before:
+                self._report_preparing(attempt, before)
+
+    async def _secrets(self, launch: Launch) -> Mapping[str, str]:
+        return await self._ask(self._api.secrets, launch, "it gets no secrets")
+
     async def _ask(
         self, request: Callable[[str, int], Awaitable[T]], launch: Launch, refused: str
     ) -> T:
         """Ask the coordinator for something of an attempt; a refusal fails the job for good."""
-        backoff = Backoff(0.1, RETRY_LIMIT_SECONDS)
-        while True:
-            try:
-                return await request(launch.job_id, launch.attempt)
-            except RefusedError as error:
-                why = f"{refused}: {error.detail}"
-                raise CannotStartError(
-                    Failure(message=why, final=True, cause=Cause.USER_ERROR)
-                ) from None
-            except UnavailableError as error:
-                logger.warning("launch_waits", job=launch.job_id, error=error)
-                await asyncio.sleep(backoff.next())
+        try:
+            return await until_answered(
+                partial(request, launch.job_id, launch.attempt), launch.job_id
+            )
+        except RefusedError as error:
+            why = f"{refused}: {error.detail}"
+            raise CannotStartError(
+                Failure(message=why, final=True, cause=Cause.USER_ERROR)
+            ) from None
 
     def _choose_owner(self, launch: Launch) -> Owner | None:
         """Return whom the attempt is to run as; None: as this agent."""

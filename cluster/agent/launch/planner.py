@@ -1,19 +1,14 @@
 """Planning on a host: the planner is a program, since an agent has no torch."""
 
 import asyncio
-import contextlib
-import os
 import shutil
-import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from trainhall.cluster.agent import threads
-from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
-from trainhall.cluster.agent.os_support import accounts
+from trainhall.cluster.agent.os_support import accounts, programs
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec.plan import (
@@ -28,7 +23,7 @@ from trainhall.training.spec.plan import (
 
 async def plan(
     launch: Launch,
-    code: CodeCache,
+    copy_code: Callable[[Path], Awaitable[object]],
     scratch: Path,
     environment: Mapping[str, str],
     owner: Owner | None = None,
@@ -42,6 +37,7 @@ async def plan(
     If cancelled, the planner is ended first.
 
     Args:
+        copy_code: puts the job's code into a folder that it is given, which does not exist.
         scratch: a folder that does not exist; the job's code is there meanwhile.
         environment: of the planner, which imports that code.
         owner: as whom it does; None: as this process.
@@ -56,14 +52,10 @@ async def plan(
         folder: Path | None = None
         if launch.spec.code is not None:
             folder = scratch / "code"
-            try:
-                await asyncio.to_thread(scratch.mkdir, parents=True)
-                await code.copy(launch.spec.code, folder)
-                if owner is not None:
-                    await threads.finish(accounts.hand_over, scratch, owner)
-            except (CodeUnavailableError, OSError) as error:
-                message = f"the job's code is not available on this host: {error}"
-                raise PlanningFailedError(message, final=False) from None
+            await asyncio.to_thread(scratch.mkdir, parents=True)
+            await copy_code(folder)
+            if owner is not None:
+                await threads.finish(accounts.hand_over, scratch, owner)
         request = planner_input(
             launch.spec,
             launch.planning.workers,
@@ -86,30 +78,12 @@ async def _run(
     running: set[int] | None = None,
     python: str = sys.executable,
 ) -> tuple[int, bytes, bytes]:
-    env, user = dict(environment), dict[str, Any]()
-    if owner is not None:
-        env["HOME"] = "/"
-        user = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
-    process = await asyncio.create_subprocess_exec(
-        *(python, "-m", PLANNER),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=env,
+    env = {**environment, "HOME": "/"} if owner is not None else environment
+    return await programs.run(
+        (python, "-m", PLANNER),
+        environment=env,
         cwd="/",
-        start_new_session=True,
-        **user,
+        running=set() if running is None else running,
+        owner=owner,
+        stdin=request,
     )
-    running = set() if running is None else running
-    running.add(process.pid)
-    try:
-        stdout, stderr = await process.communicate(request)
-    except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and its copies
-        await process.wait()
-        raise
-    finally:
-        running.discard(process.pid)
-    assert process.returncode is not None
-    return process.returncode, stdout, stderr

@@ -416,7 +416,7 @@ class Shipper:
     def __init__(self, api: AttemptApi, done: Callable[[], None], code: Path | None = None) -> None:
         self._api = api
         self._code = code
-        """Folder of unpacked code, by hash."""
+        """Folder of unpacked code, by name."""
         self._done = done
         self._attempts: dict[FencingToken, AttemptShipper] = {}
         self._some = asyncio.Event()
@@ -424,8 +424,8 @@ class Shipper:
 
     def add(self, token: FencingToken, folder: AttemptFolder, launch: Launch) -> None:
         if token not in self._attempts:
-            sha256 = launch.spec.code
-            code = self._code / sha256 if self._code is not None and sha256 is not None else None
+            name = launch.code_name
+            code = self._code / name if self._code is not None and name is not None else None
             self._attempts[token] = AttemptShipper(folder, launch, self._api, code)
             self._some.set()
 

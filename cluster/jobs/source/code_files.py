@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import select
-
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.cluster.wire.code_archive import ArchiveEntry, list_entries, read_texts
 from trainhall.db.models import Job
+from trainhall.db.provenance import JobCommit
 from trainhall.db.views import View
+from trainhall.training.spec.source.git_code import git_code_of
 
 MAX_FILE_BYTES = 256 * 1024
 """A longer file is compared by its hash alone."""
@@ -47,6 +47,9 @@ class JobCode(View):
 
     sha256: str | None
     """SHA-256 of the archive; null for a job without uploaded code."""
+    commit: str | None
+    """Commit of code in git, of which no files are listed; null until the first host has resolved
+    it."""
     size: int
     """Bytes of all files."""
     items: list[CodeFile]
@@ -65,14 +68,23 @@ class FileDifference(View):
 class CodeDifference(View):
     """Files that are not the same in the code of two jobs."""
 
-    identical: bool
+    identical: bool | None
+    """Null: not known. Code in git is compared by its commit alone."""
     items: list[FileDifference]
+    commits: list[str | None]
+    """Commits of the two jobs, for code in git; null where one is not known."""
 
 
 @dataclass(frozen=True)
 class _Archive:
     path: Path | None
     entries: dict[str, ArchiveEntry]
+
+
+@dataclass(frozen=True)
+class _Clone:
+    url: str
+    commit: str | None
 
 
 class JobCodeService(Service):
@@ -88,7 +100,7 @@ class JobCodeService(Service):
             ForbiddenError: the caller may not read the project's code.
             NotFoundError: there is no such job that they see, or its code is lost.
         """
-        sha256 = await self._sha256(job_id)
+        sha256, git = await self._source(job_id)
         async with self._readings:
             found = await asyncio.to_thread(self._read, sha256)
         items = [
@@ -96,7 +108,8 @@ class JobCodeService(Service):
                      is_executable=e.is_executable)
             for path, e in sorted(found.entries.items())
         ]  # fmt: skip
-        return JobCode(sha256=sha256, size=sum(item.size for item in items), items=items)
+        size = sum(item.size for item in items)
+        return JobCode(sha256=sha256, commit=git and git.commit, size=size, items=items)
 
     async def archive(self, job_id: str) -> Path:
         """Return the path of the archive.
@@ -104,7 +117,7 @@ class JobCodeService(Service):
         Raises:
             ForbiddenError, NotFoundError: as of `files`; or the job has no uploaded code.
         """
-        sha256 = await self._sha256(job_id)
+        sha256, _ = await self._source(job_id)
         if sha256 is None:
             raise NotFoundError("uploaded code of job", job_id)
         return await asyncio.to_thread(self._code.file, sha256)
@@ -115,17 +128,29 @@ class JobCodeService(Service):
         Raises:
             ForbiddenError, NotFoundError: as of `files`, of either job.
         """
-        hashes = [await self._sha256(job_id), await self._sha256(other)]
+        sources = [await self._source(job_id), await self._source(other)]
+        hashes = [sha256 for sha256, _ in sources]
+        clones = [git for _, git in sources]
+        if any(clones):
+            is_same = clones[0] == clones[1] and clones[0] is not None and clones[0].commit
+            commits = [git and git.commit for git in clones]
+            return CodeDifference(identical=True if is_same else None, items=[], commits=commits)
         if hashes[0] == hashes[1]:
-            return CodeDifference(identical=True, items=[])
+            return CodeDifference(identical=True, items=[], commits=[])
         async with self._readings:
             items = await asyncio.to_thread(self._compare, *hashes)
-        return CodeDifference(identical=not items, items=items)
+        return CodeDifference(identical=not items, items=items, commits=[])
 
-    async def _sha256(self, job_id: str) -> str | None:
+    async def _source(self, job_id: str) -> tuple[str | None, _Clone | None]:
+        """Return the SHA-256 of a job's upload, and what its hosts clone."""
         async with self._db.session() as session:
             await check_job(session, self._caller, job_id, Action.READ_FILES)
-            return await session.scalar(select(Job.code).where(Job.id == job_id))
+            job = await load(session, Job, job_id)
+            code = git_code_of(job.spec)
+            if code is None:
+                return job.code, None
+            row = await session.get(JobCommit, job_id)
+            return None, _Clone(code.git, row.commit if row is not None else None)
 
     def _read(self, sha256: str | None) -> _Archive:
         if sha256 is None:

@@ -1298,12 +1298,20 @@ export type Code = {
 export type CodeDifference = {
     /**
      * Identical
+     *
+     * Null: not known. Code in git is compared by its commit alone.
      */
-    identical: boolean;
+    identical: boolean | null;
     /**
      * Items
      */
     items: Array<FileDifference>;
+    /**
+     * Commits
+     *
+     * Commits of the two jobs, for code in git; null where one is not known.
+     */
+    commits: Array<string | null>;
 };
 
 /**
@@ -2457,6 +2465,40 @@ export type Generation = {
 };
 
 /**
+ * GitCode
+ *
+ * Code in a git repository: the first host that prepares the job resolves `ref` to a commit,
+ * which all hosts and attempts of the job use (docs/scripts.md).
+ */
+export type GitCode = {
+    /**
+     * Git
+     *
+     * Address of the repository: https or ssh, without a password.
+     */
+    git: string;
+    /**
+     * Ref
+     *
+     * Branch, tag or commit. Default: the repository's default branch.
+     */
+    ref?: string;
+    /**
+     * Token
+     *
+     * Name of a secret that holds an access token of the repository's server, for https. The ranks
+     * do not get it.
+     */
+    token?: string | null;
+    /**
+     * Submodules
+     *
+     * Clone the repository's submodules, too.
+     */
+    submodules?: boolean;
+};
+
+/**
  * GitState
  *
  * State of the git repository of a job's code.
@@ -3208,6 +3250,13 @@ export type JobCode = {
      */
     sha256: string | null;
     /**
+     * Commit
+     *
+     * Commit of code in git, of which no files are listed; null until the first host has resolved
+     * it.
+     */
+    commit: string | null;
+    /**
      * Size
      *
      * Bytes of all files.
@@ -3549,9 +3598,10 @@ export type JobSpec = {
      * Code
      *
      * Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
-     * submit` uploads it and puts the upload's SHA-256 here.
+     * submit` uploads it and puts the upload's SHA-256 here. Or a git repository that hosts clone:
+     * `{git: URL, ref: main}`.
      */
-    code?: string | null;
+    code?: string | GitCode | null;
     /**
      * Files that the job leaves (docs/outputs.md).
      */
@@ -5566,8 +5616,8 @@ export type ProjectPage = {
 /**
  * Provenance
  *
- * Repository and command that a job was submitted from; both are null where the client sent
- * none, as the dashboard and curl.
+ * Repository and command that a job comes from; both are null where the client sent none, as
+ * the dashboard and curl. Of code in git it is the commit that hosts cloned.
  */
 export type Provenance = {
     /**

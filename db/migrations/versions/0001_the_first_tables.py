@@ -297,6 +297,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_device_readings_time", "device_readings", ["time"])
     op.create_table(
+        "job_commits",
+        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("commit", sa.String(64), nullable=False),
+        sa.Column("node", sa.String(128), nullable=False),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("pinned_at", TIME, nullable=False),
+    )
+    op.create_table(
         "locked_environments",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
         sa.Column("sha256", sa.String(64), nullable=False),

@@ -19,6 +19,7 @@ ITEMS = [
 
 class Coordinator:
     reads_code = True
+    is_in_git = False
 
     def __enter__(self) -> "Coordinator":
         return self
@@ -40,6 +41,8 @@ class Coordinator:
         assert query == {"other": "b"}
         if not self.reads_code:
             raise NotAllowedError("no")
+        if self.is_in_git:
+            return {"identical": None, "items": []}
         return {"identical": False, "items": ITEMS}
 
 
@@ -70,3 +73,17 @@ def test_diff_says_that_code_is_not_compared(
     coordinator.reads_code = False
     command.diff("a", "b")
     assert "your role may not read it" in capsys.readouterr().err
+
+
+def test_code_in_git_is_compared_by_commit(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinator.is_in_git = True
+    code = {"git": "https://git.example/lab", "ref": "main"}
+    monkeypatch.setitem(JOBS, "a", {**SPEC, "code": code})
+    monkeypatch.setitem(JOBS, "b", {**SPEC, "code": {**code, "ref": "v2"}})
+    command.diff("a", "b")
+    printed = capsys.readouterr()
+    assert ["code.ref", "main", "v2"] in [line.split() for line in printed.out.splitlines()]
+    assert "Code: identical" not in printed.out
+    assert "only the commits" in printed.err

@@ -34,6 +34,13 @@ def test_spec_is_repeated_without_notes_and_pauses() -> None:
     assert "training" not in document_of(script, {"git": None, "command": None})
 
 
+def test_code_in_git_is_repeated_at_its_commit() -> None:
+    code = {"git": "https://git.example/lab", "ref": "main"}
+    job = {"id": "3f2a", "plan": None, "spec": {"name": "s", "code": code}}
+    assert document_of(job, {"git": GIT, "command": None})["code"] == {**code, "ref": "a" * 40}
+    assert document_of(job, {"git": None, "command": None})["code"] == code
+
+
 class Coordinator:
     """Has two jobs with chains of two steps."""
 

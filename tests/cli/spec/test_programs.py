@@ -53,6 +53,30 @@ def test_folder_without_repository_is_the_script_s(lab: Path) -> None:
     assert document_for(["python", "-m", "exp.main"], lab)[0]["code"] == str(lab)
 
 
+def test_program_in_git_is_not_looked_up_here() -> None:
+    code = {"git": "https://git.example/lab", "ref": "v2"}
+    spec = specs.load_words(["exp/gone.py", "--lr", "1"], ["code.token=LAB"], code)
+    assert spec.git_code is not None
+    assert (spec.git_code.ref, spec.git_code.token, spec.name) == ("v2", "LAB", "gone")
+    assert spec.script is not None
+    assert (spec.script.path, spec.script.args) == ("exp/gone.py", ["--lr", "1"])
+    document, packed_code = specs.document_of(spec)
+    assert (document["code"]["git"], packed_code) == (code["git"], None)
+    module = specs.load_words(["python", "-m", "exp.main"], None, code)
+    assert module.script is not None
+    assert module.script.module == "exp.main"
+
+
+def test_git_replaces_the_code_of_a_spec(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("{name: x, code: ., script: {path: train.py}}")
+    spec = specs.load_words([str(file)], None, {"git": "https://git.example/lab"})
+    assert spec.git_code is not None
+    assert spec.git_code.ref == "HEAD"
+    with pytest.raises(UsageError, match="clones nothing; clone https://git"):
+        specs.folder_in_place(spec, "run")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

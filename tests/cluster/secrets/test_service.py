@@ -22,8 +22,10 @@ from trainhall.cluster.secrets.stored import check_secrets
 from trainhall.cluster.service import ServiceContext
 from trainhall.db.accounts import AuditEntry, Secret
 from trainhall.db.database import Database
+from trainhall.db.models import Job
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.source.git_code import GitCode
 
 VALUE = "hf_canary1234567"
 
@@ -42,6 +44,16 @@ async def test_users_secret_wins_over_the_projects(secrets: SecretService, job: 
     await put(secrets, OTTO, None, HF_TOKEN="first", OTHER="not asked for")
     await put(secrets, OTTO, None, HF_TOKEN="otto's")
     assert (await secrets.of_attempt(job, 1))["HF_TOKEN"] == "otto's"
+
+
+async def test_hosts_get_the_token_of_code_in_git(
+    secrets: SecretService, database: Database, job: str
+) -> None:
+    await put(secrets, MARIA, "vision", GIT=VALUE, KEY="x")
+    spec = {"secrets": ["KEY"], "code": {"git": "https://git.example/lab", "token": "GIT"}}
+    async with database.transaction() as session:
+        await session.execute(update(Job).where(Job.id == job).values(spec=spec))
+    assert await secrets.of_attempt(job, 1) == {"GIT": VALUE, "KEY": "x"}
 
 
 async def test_removed_secret_refuses_the_launch(secrets: SecretService, job: str) -> None:
@@ -74,10 +86,16 @@ async def test_submission_names_what_is_not_set(secrets: SecretService, database
             "project": "vision", "user": "otto",
         }
     )  # fmt: skip
+    code = {"git": "https://git.example/lab", "token": "GIT"}
+    cloned = spec.model_copy(update={"code": GitCode.model_validate(code)})
     async with database.session() as session:
-        with pytest.raises(SpecError) as refused:
-            await check_secrets(session, spec)
-        assert [each.field for each in refused.value.problems] == ["secrets.1", "secrets.2"]
+        for asked, fields in (
+            (spec, ["secrets.1", "secrets.2"]),
+            (cloned, ["secrets.1", "secrets.2", "code.token"]),
+        ):
+            with pytest.raises(SpecError) as refused:
+                await check_secrets(session, asked)
+            assert [each.field for each in refused.value.problems] == fields
     await put(secrets, MARIA, "vision", KEY="x")
     await put(secrets, OTTO, None, OTHER="x")
     async with database.session() as session:

@@ -65,23 +65,32 @@ class RunAsAgent(AgentProcess):
 
 
 @contextlib.contextmanager
-def run_as_agent(url: str, token: str, run_as: str) -> Iterator[RunAsAgent]:
-    """A running agent in a folder through which every user may pass."""
+def passable_folder() -> Iterator[Path]:
+    """A folder through which every user may pass."""
     folder = Path(tempfile.mkdtemp(prefix="trainhall-run-as-"))
     folder.chmod(0o711)
-    agent = RunAsAgent(folder, url, token)
-    agent.run_as = run_as
-    agent.start()
     try:
-        yield agent
+        yield folder
     finally:
-        for process in agent.processes():
-            with contextlib.suppress(Exception):
-                process.kill()
-        assert agent.process is not None
-        agent.process.kill()
-        agent.process.wait()
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def run_as_agent(url: str, token: str, run_as: str) -> Iterator[RunAsAgent]:
+    """A running agent in a folder through which every user may pass."""
+    with passable_folder() as folder:
+        agent = RunAsAgent(folder, url, token)
+        agent.run_as = run_as
+        agent.start()
+        try:
+            yield agent
+        finally:
+            for process in agent.processes():
+                with contextlib.suppress(Exception):
+                    process.kill()
+            assert agent.process is not None
+            agent.process.kill()
+            agent.process.wait()
 
 
 def main() -> None:

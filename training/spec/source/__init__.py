@@ -1,1 +1,2 @@
-"""Source of a job: repository and command that it was submitted from; imports `spec.base`."""
+"""Source of a job: repository and command that it was submitted from; imports `spec.base`
+and `spec.variables`."""

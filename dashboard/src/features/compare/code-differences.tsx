@@ -11,7 +11,7 @@ import classes from "./compare-page.module.css";
 /** How the code of the first job and another one differs; nothing where one has no uploaded code, or
  * the reader may not see it. */
 export function CodeDifferences({ jobs }: { jobs: Job[] }) {
-  const coded = jobs.filter((job) => typeof job.spec.code === "string");
+  const coded = jobs.filter((job) => job.spec.code != null);
   const [chosen, setChosen] = useState<string | null>(null);
   const [first, ...others] = coded;
   const second = others.find(({ id }) => id === chosen) ?? others[0];
@@ -25,11 +25,11 @@ export function CodeDifferences({ jobs }: { jobs: Job[] }) {
     retry: false,
   }).data;
   if (found === undefined || first === undefined || second === undefined) return null;
-  const { items, identical } = found;
+  const { items, identical, commits } = found;
   return (
     <details>
       <summary className={classes.fold}>
-        {identical ? "Identical code" : plural(items.length, "code difference")}
+        {summaryOf(identical, items.length)}
         {others.length > 1 ? ` between ${labelOf(first, jobs)} and ${labelOf(second, jobs)}` : ""}
       </summary>
       {others.length > 1 ? (
@@ -44,6 +44,11 @@ export function CodeDifferences({ jobs }: { jobs: Job[] }) {
           onChange={setChosen}
         />
       ) : null}
+      {commits.length > 0 ? (
+        <Text size="sm" mt="xs">
+          {commits.map((commit) => commit?.slice(0, 12) ?? "no known commit").join(" and ")}
+        </Text>
+      ) : null}
       {items.map(({ path, change, diff }) => (
         <section key={path} aria-label={path}>
           <Text size="sm" mt="xs" mb={4}>
@@ -55,4 +60,10 @@ export function CodeDifferences({ jobs }: { jobs: Job[] }) {
       ))}
     </details>
   );
+}
+
+/** Of code in git only the commits are known, not the files. */
+function summaryOf(identical: boolean | null, differences: number): string {
+  if (identical === null) return "Code of different commits";
+  return identical ? "Identical code" : plural(differences, "code difference");
 }

@@ -68,6 +68,7 @@ async def test_viewer_reads_no_code(cluster: SimulatedCluster) -> None:
 async def test_job_without_code_has_no_files(cluster: SimulatedCluster) -> None:
     job_id = await cluster.submit()
     service = cluster.coordinator.job_code
-    assert (await service.files(job_id)).model_dump() == {"sha256": None, "size": 0, "items": []}
+    nothing: dict[str, object] = {"sha256": None, "commit": None, "size": 0, "items": []}
+    assert (await service.files(job_id)).model_dump() == nothing
     with pytest.raises(NotFoundError):
         await service.archive(job_id)

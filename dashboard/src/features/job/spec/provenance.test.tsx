@@ -29,3 +29,9 @@ it("a web address of the remote is a link", async () => {
   });
   expect(await screen.findByRole("link")).toHaveAttribute("href", git.remote);
 });
+
+it("says that nothing is recorded", async () => {
+  const found = { git: null, command: null };
+  shown(<ProvenanceFacts jobId="a" />, { "GET /training/jobs/a/provenance": found });
+  expect(await screen.findByText(/^No repository or command is recorded/)).toBeVisible();
+});

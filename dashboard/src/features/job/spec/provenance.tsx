@@ -4,11 +4,18 @@ import { readProvenanceOptions } from "@/client/@tanstack/react-query.gen";
 import type { Provenance } from "@/shared/api/types";
 import { DiffView } from "@/shared/diff/diff-view";
 
-/** The repository and the command that a job was submitted from; nothing if neither is known. */
+/** The repository and the command that a job comes from, as far as they are known. */
 export function ProvenanceFacts({ jobId }: { jobId: string }) {
   const found = useQuery(readProvenanceOptions({ path: { job_id: jobId } })).data;
-  if (found === undefined || (found.git === null && found.command === null)) return null;
+  if (found === undefined) return null;
   const { git, command } = found;
+  if (git === null && command === null) {
+    return (
+      <Text size="sm" c="dimmed" component="section" aria-label="Provenance">
+        No repository or command is recorded: the dashboard and curl send none.
+      </Text>
+    );
+  }
   return (
     <Stack gap={4} component="section" aria-label="Provenance">
       {command ? (
