@@ -29,7 +29,7 @@ def reproduce(
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Submit a job once more: the same code, parameters and seed.
+    """Submit a job once more: the same code, packages, parameters and seed.
 
     \b
     Examples:
@@ -80,7 +80,8 @@ def document_of(job: out.Json, origin: out.Json) -> out.Json:
         spec["parallelism"] = {**spec["parallelism"], **plan["parallelism"]}
     if isinstance(spec.get("code"), dict) and origin["git"] is not None:
         spec["code"] = {**spec["code"], "ref": origin["git"]["commit"]}
-    provenance: dict[str, Any] = {"command": [Path(sys.argv[0]).name, "reproduce", job["id"]]}
+    command = [Path(sys.argv[0]).name, "reproduce", job["id"]]
+    provenance: dict[str, Any] = {"command": command, "reproduces": job["id"]}
     if origin["git"] is not None:
         provenance["git"] = origin["git"]
     return {**spec, "provenance": provenance}

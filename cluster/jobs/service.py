@@ -25,6 +25,7 @@ from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
 from trainhall.cluster.jobs.source import packages
 from trainhall.cluster.jobs.source.provenance import Provenance, read_provenance
+from trainhall.cluster.jobs.source.reuse import reuse_lock
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job
 from trainhall.cluster.ledger.keeper import divide_entries
@@ -73,6 +74,7 @@ class JobService(Service):
             ConflictError: the key was used with another body.
             ForbiddenError: the caller may not submit to its project.
             InvalidValueError: there is no such project.
+            NotFoundError: there is no job that it reproduces.
             SpecError: it names code that was not uploaded, or secrets that are not set.
             TooManyError: as many of the user's jobs wait as may.
         """
@@ -87,6 +89,8 @@ class JobService(Service):
             await self._code.keep(session, owned.uploaded_code, owned.project or DEFAULT_PROJECT)
             new, now, user = self._ids.new(), self._clock.now(), self._caller.named
             job = await add_job(session, new, owned, now=now, user=user)
+            if owned.provenance is not None and owned.provenance.reproduces is not None:
+                await reuse_lock(session, self._caller, job, owned.provenance.reproduces)
             self._audit(session, "job.submit", job.id, project=job.project)
             return job.id
 

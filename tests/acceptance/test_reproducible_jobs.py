@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,3 +172,21 @@ def test_elastic_job_resizes_in_place_bit_exactly(cluster: Cluster, whole: str, 
     (attempt,) = cluster.get(f"/training/jobs/{job}/attempts")["items"]
     assert [g["world_size"] for g in attempt["generations"]] == [4, 3, 4, 4]
     assert_same(cluster, job, whole)
+
+
+def test_reproduce_compares_with_the_first_job(cluster: Cluster, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question. " * 40)
+    params = {"files": [str(text)], "context": 16, "layers": 1, "heads": 2, "width": 16}
+    training = {"steps": 6, "global_batch_size": 8, "reproducible": True, "seed": 3}
+    spec = {"name": "text", "task": {"name": "language_model", "params": params},
+            "training": training, "resources": {"workers": 2}}  # fmt: skip
+    job = cluster.submit(spec)
+    cluster.wait_for(job, "completed")
+    same = CliRunner().invoke(app, ["reproduce", job, "-f", "--url", cluster.url])
+    assert same.exit_code == 0, same.output
+    assert "Identical through step 6." in same.output
+    text.write_text("whether 'tis nobler in the mind to suffer. " * 40)
+    other = CliRunner().invoke(app, ["reproduce", job, "-f", "--url", cluster.url])
+    assert other.exit_code == 1, other.output
+    assert "The runs diverge at step 1" in other.output

@@ -17,6 +17,8 @@ class Provenance(View):
     """State of the repository; its diff is null to those who may not read the project's code."""
     command: list[str] | None
     """Command line, what looks like a secret in it masked."""
+    reproduces: str | None
+    """Id of the job that it reproduces."""
 
 
 def store_provenance(session: AsyncSession, job_id: str, provenance: ProvenanceSpec) -> None:
@@ -35,7 +37,7 @@ async def read_provenance(session: AsyncSession, job_id: str, *, with_diff: bool
     git = await _cloned(session, job_id) or found.git
     if git is not None and not with_diff:
         git = git.model_copy(update={"diff": None})
-    return Provenance(git=git, command=found.command or None)
+    return Provenance(git=git, command=found.command or None, reproduces=found.reproduces)
 
 
 async def _cloned(session: AsyncSession, job_id: str) -> GitState | None:

@@ -5630,6 +5630,12 @@ export type Provenance = {
      * Command line, what looks like a secret in it masked.
      */
     command: Array<string> | null;
+    /**
+     * Reproduces
+     *
+     * Id of the job that it reproduces.
+     */
+    reproduces: string | null;
 };
 
 /**
@@ -5645,6 +5651,12 @@ export type ProvenanceSpec = {
      * Command line that submitted it; what looks like a secret is masked.
      */
     command?: Array<string>;
+    /**
+     * Reproduces
+     *
+     * Id of the job that this one reproduces: with the lock of its environment.
+     */
+    reproduces?: string | null;
 };
 
 /**

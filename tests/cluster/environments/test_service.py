@@ -63,3 +63,21 @@ async def test_reason_says_what_a_host_prepares(cluster: SimulatedCluster) -> No
     assert job.reason == "preparing on node alpha: installing 2 packages"
     node.running(job_id).preparing = None
     await cluster.run_until(job_id, "running")
+
+
+async def test_reproduced_job_has_the_lock_of_the_first(cluster: SimulatedCluster) -> None:
+    environment = {"requirements": ["einops"]}
+    first = await running(cluster, environment=environment)
+    service = cluster.coordinator.environments
+    await service.store("n", first, 1, LOCK)
+    again: dict[str, Any] = {"provenance": {"reproduces": first}}
+    same = await cluster.submit(environment={**environment, "variables": {"A": "1"}}, **again)
+    other = await cluster.submit(environment={"requirements": ["numpy"]}, **again)
+    assert await service.requirements(same) == LOCK.requirements
+    assert (await service.read(other)).locked_at is None
+    await cluster.run_until(same, "running")
+    assert await service.lock_of(same, 1) == LOCK
+    found = await cluster.coordinator.jobs.provenance(same)
+    assert found.reproduces == first
+    with pytest.raises(NotFoundError):
+        await cluster.submit(environment=environment, provenance={"reproduces": "0" * 12})

@@ -45,3 +45,5 @@ class ProvenanceSpec(SpecModel):
         list[Text], Field(max_length=MAX_ARGUMENTS), AfterValidator(mask_command)
     ] = Field(default_factory=list)
     """Command line that submitted it; what looks like a secret is masked."""
+    reproduces: Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")] | None = None
+    """Id of the job that this one reproduces: with the lock of its environment."""

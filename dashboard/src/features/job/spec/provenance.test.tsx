@@ -13,7 +13,7 @@ const GIT = {
 };
 
 it("commit, changes and command are shown; only web addresses are links", async () => {
-  const found = { git: GIT, command: ["trainhall", "submit", "my job.yaml"] };
+  const found = { git: GIT, command: ["trainhall", "submit", "my job.yaml"], reproduces: null };
   shown(<ProvenanceFacts jobId="a" />, { "GET /training/jobs/a/provenance": found });
   expect(await screen.findByText("trainhall submit 'my job.yaml'")).toBeVisible();
   expect(screen.getByText("aaaaaaaaaaaa")).toBeVisible();
@@ -25,13 +25,13 @@ it("commit, changes and command are shown; only web addresses are links", async 
 it("a web address of the remote is a link", async () => {
   const git = { ...GIT, remote: "https://example.org/lab.git", dirty: false, diff: null };
   shown(<ProvenanceFacts jobId="a" />, {
-    "GET /training/jobs/a/provenance": { git, command: null },
+    "GET /training/jobs/a/provenance": { git, command: null, reproduces: null },
   });
   expect(await screen.findByRole("link")).toHaveAttribute("href", git.remote);
 });
 
 it("says that nothing is recorded", async () => {
-  const found = { git: null, command: null };
+  const found = { git: null, command: null, reproduces: null };
   shown(<ProvenanceFacts jobId="a" />, { "GET /training/jobs/a/provenance": found });
   expect(await screen.findByText(/^No repository or command is recorded/)).toBeVisible();
 });

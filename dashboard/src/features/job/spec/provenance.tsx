@@ -3,12 +3,13 @@ import { useQuery } from "@tanstack/react-query";
 import { readProvenanceOptions } from "@/client/@tanstack/react-query.gen";
 import type { Provenance } from "@/shared/api/types";
 import { DiffView } from "@/shared/diff/diff-view";
+import { AnchorLink } from "@/shared/ui/links";
 
 /** The repository and the command that a job comes from, as far as they are known. */
 export function ProvenanceFacts({ jobId }: { jobId: string }) {
   const found = useQuery(readProvenanceOptions({ path: { job_id: jobId } })).data;
   if (found === undefined) return null;
-  const { git, command } = found;
+  const { git, command, reproduces } = found;
   if (git === null && command === null) {
     return (
       <Text size="sm" c="dimmed" component="section" aria-label="Provenance">
@@ -21,6 +22,14 @@ export function ProvenanceFacts({ jobId }: { jobId: string }) {
       {command ? (
         <Text size="sm">
           Submitted by <Code>{command.map(quoted).join(" ")}</Code>
+        </Text>
+      ) : null}
+      {reproduces ? (
+        <Text size="sm">
+          Reproduces job{" "}
+          <AnchorLink to="/jobs/$jobId" params={{ jobId: reproduces }} inherit>
+            {reproduces}
+          </AnchorLink>
         </Text>
       ) : null}
       {git ? <Repository git={git} /> : null}
