@@ -36,7 +36,7 @@ slow: ## The tests that take eight ranks, a compiler or many runs
 
 integrations: ## The tests against foreign clients and servers, in an environment of its own
 	$(setup) integrations
-	.venv-integrations/bin/python -m pytest -q -m integration
+	.venv-integrations/bin/python -m pytest -q -m integration $$(grep -rl mark.integration tests)
 	.venv-integrations/bin/python -m benchmarks.jobs.tracking
 
 simulate: ## 10,000 seeds of a failing cluster, on all cores (SEEDS=10000)
@@ -81,4 +81,4 @@ build: ## A wheel with the dashboard inside, in dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean: ## Remove what was installed and built here, and the data of `make run`
-	rm -rf .venv .venv-integrations .run build dist src/*.egg-info api/static dashboard/node_modules
+	rm -rf .venv .venv-integrations .venv-mlflow2 .run build dist src/*.egg-info api/static dashboard/node_modules

@@ -7,7 +7,8 @@ that it is too old. What is done is noted in stamps, so that the next call takes
     python3 scripts/setup.py test                  .[train,dev], the built dashboard and Chromium
     python3 scripts/setup.py lint                  .[train,dev] and the dashboard's packages
     python3 scripts/setup.py build                 .[train,dev] and the built dashboard
-    python3 scripts/setup.py integrations          .[train,dev,integrations] in an environment apart
+    python3 scripts/setup.py integrations          .[dev,integrations] in an environment apart, and
+                                                   MLflow 2 in another
 """
 
 import argparse
@@ -30,6 +31,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 # What foreign clients and servers bring along must not change what everything else runs with.
 INTEGRATIONS_VENV = os.path.join(ROOT, ".venv-integrations")
+# Clients of the last major version of MLflow are used for years.
+MLFLOW2_VENV = os.path.join(ROOT, ".venv-mlflow2")
+MLFLOW2 = "mlflow-skinny>=2.16,<3"
 DASHBOARD = os.path.join(ROOT, "dashboard")
 STATIC = os.path.join(ROOT, "api", "static")
 # Both go with the packages: a new installation builds anew.
@@ -52,7 +56,9 @@ def main():
     if options.port is not None:
         check_port(options.port)
     if options.target == "integrations":
-        install_python("train,dev,integrations", INTEGRATIONS_VENV)
+        # Without torchvision: Lightning imports one that is there, and some do not fit torch.
+        install_python("dev,integrations", INTEGRATIONS_VENV)
+        install_mlflow2()
         return
     extras = "train" if options.target == "run" else "train,dev"
     needs_page = options.target != "lint"
@@ -119,6 +125,22 @@ def install_python(extras, venv=VENV):
     """Make a virtual environment and install the package into it, if that was not done yet."""
     if python_is_installed(extras, venv):
         return
+    pip = make_venv(venv)
+    step(f"Installing Trainhall with pip ({extras}); the first time this downloads PyTorch")
+    # pip would compile on one processor, for a minute.
+    pip.append("--no-compile")
+    run([*pip, TORCH, "-e", f".[{extras}]"], "pip could not install Trainhall")
+    # Templates among the files are not valid Python: what cannot be compiled is left. Python
+    # compiles the rest when it is imported; two fifths of all lines, these never are.
+    python = os.path.join(venv, "bin", "python")
+    compile_all = [python, "-m", "compileall", "-qq", "-j", "0", "-x", NEVER_IMPORTED]
+    compile_all.append(os.path.join(venv, "lib"))
+    subprocess.run(compile_all, stdout=2, stdin=subprocess.DEVNULL)
+    write_stamp(python_stamp(extras, venv), python_digest())
+
+
+def make_venv(venv):
+    """Make a virtual environment if there is none; return the command that installs into it."""
     python = os.path.join(venv, "bin", "python")
     # Python's own tool makes pip last: without it, an environment was left half made.
     if not os.path.exists(os.path.join(venv, "bin", "pip")):
@@ -130,19 +152,20 @@ def install_python(extras, venv=VENV):
                 f"`{sys.executable} -m venv` failed; "
                 "on Debian and Ubuntu it needs the package python3-venv"
             )
-    step(f"Installing Trainhall with pip ({extras}); the first time this downloads PyTorch")
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     # Minutes of silence look like a fault; a log has no use for the progress of downloads.
     pip.append("--progress-bar=on" if sys.stderr.isatty() else "--quiet")
-    # pip would compile on one processor, for a minute.
-    pip.append("--no-compile")
-    run([*pip, TORCH, "-e", f".[{extras}]"], "pip could not install Trainhall")
-    # Templates among the files are not valid Python: what cannot be compiled is left. Python
-    # compiles the rest when it is imported; two fifths of all lines, these never are.
-    compile_all = [python, "-m", "compileall", "-qq", "-j", "0", "-x", NEVER_IMPORTED]
-    compile_all.append(os.path.join(venv, "lib"))
-    subprocess.run(compile_all, stdout=2, stdin=subprocess.DEVNULL)
-    write_stamp(python_stamp(extras, venv), python_digest())
+    return pip
+
+
+def install_mlflow2():
+    stamp = os.path.join(MLFLOW2_VENV, ".installed")
+    if read_stamp(stamp) == MLFLOW2:
+        return
+    pip = make_venv(MLFLOW2_VENV)
+    step("Installing MLflow 2 with pip")
+    run([*pip, MLFLOW2], "pip could not install MLflow 2")
+    write_stamp(stamp, MLFLOW2)
 
 
 def python_is_installed(extras, venv=VENV):

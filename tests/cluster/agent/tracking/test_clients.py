@@ -1,8 +1,4 @@
-"""The real clients, unchanged, in a job: MLflow's own API, and the libraries that log by it.
-
-Torchvision is left out: Lightning imports it where it is there, and a build that does not fit torch
-would fail.
-"""
+"""The real clients, unchanged, in a job: MLflow's own API, and the libraries that log by it."""
 
 import json
 from pathlib import Path
@@ -20,11 +16,14 @@ from trainhall.training.link.status import Outcome
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
+ROOT = Path(__file__).parents[4]
+MLFLOW2 = ROOT / ".venv-mlflow2" / "bin" / "python"
 FLUENT = """
-import math, os, time
+import math, os, sys, time
 import mlflow
 from mlflow import MlflowClient
 
+assert mlflow.__version__.split(".")[0] == sys.argv[1]
 mlflow.set_experiment("an experiment")
 with mlflow.start_run(run_name="a run") as run:
     assert run.info.run_id == os.environ["TRAINHALL_JOB_ID"]
@@ -56,7 +55,6 @@ assert time.monotonic() - start < 5
 """
 LIGHTNING = """
 import sys
-sys.modules["torchvision"] = None
 import lightning.pytorch as pl
 import mlflow
 import torch
@@ -92,7 +90,6 @@ else:
 """
 HUGGING_FACE = """
 import sys
-sys.modules["torchvision"] = None
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
@@ -141,11 +138,20 @@ class Logged:
 @pytest.fixture
 def log(tmp_path: Path) -> Any:
     with shims(tmp_path) as run:
-        yield lambda text, *arguments: Logged(run(script(tmp_path, text, *arguments)))
+
+        def log(text: str, *arguments: str, interpreter: str | None = None) -> Logged:
+            spec = script(tmp_path, text, *arguments)
+            if interpreter is not None:
+                spec["script"]["interpreter"] = interpreter
+            return Logged(run(spec))
+
+        yield log
 
 
-def test_fluent_api_logs_into_the_job(log: Any) -> None:
-    found = log(FLUENT)
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_fluent_api_logs_into_the_job(log: Any, version: str) -> None:
+    assert version == "3" or MLFLOW2.is_file(), "`make integrations` installs MLflow 2"
+    found = log(FLUENT, version, interpreter=str(MLFLOW2) if version == "2" else None)
     assert found.metrics == {
         "train/loss": [1, 2, 3, 4, 5],
         "val/acc": [5],
