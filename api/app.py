@@ -41,6 +41,7 @@ from trainhall.api.routes import agent, stream
 from trainhall.api.routes.login import oidc
 from trainhall.api.routes.site import docs, probes
 from trainhall.api.routes.site.dashboard import Dashboard
+from trainhall.api.routes.tracking import mlflow
 from trainhall.api.routes.tunnels import sessions
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError, identity, migrate, only_one, open_database, sole_use
@@ -119,6 +120,7 @@ def create_app(
     # First, since nothing is asked as often.
     app.router.routes.append(agent.mounted())
     app.router.routes.extend(public_routes())
+    app.router.routes.extend(mlflow.ROUTES)
     app.include_router(stream.router, prefix=API_PREFIX)
     app.include_router(sessions.router, prefix=API_PREFIX)
     app.include_router(oidc.router)
@@ -243,6 +245,7 @@ def _methods(request: Request) -> set[str]:
 def _route_table() -> list[tuple[re.Pattern[str], set[str]]]:
     """Return the paths and methods of all routes, whatever way FastAPI keeps them."""
     routes: list[tuple[str, BaseRoute]] = [(AGENT_PREFIX, r) for r in agent.ROUTES]
+    routes += [("", route) for route in mlflow.ROUTES]
     routes += [(prefix, route) for prefix, router in (
         ("", probes.router), ("", docs.router), *((API_PREFIX, public) for public in PUBLIC_ROUTERS)
     ) for route in router.routes]  # fmt: skip

@@ -48,6 +48,16 @@ TITLES = {
     "internal-error": "Internal error",
     "unavailable": "Temporarily unavailable",
 }
+_MLFLOW_CODES = {
+    "not-authenticated": "UNAUTHENTICATED",
+    "not-allowed": "PERMISSION_DENIED",
+    "not-found": "RESOURCE_DOES_NOT_EXIST",
+    "conflict": "RESOURCE_ALREADY_EXISTS",
+    "wrong-state": "INVALID_STATE",
+    "too-many-requests": "REQUEST_LIMIT_EXCEEDED",
+    "unavailable": "TEMPORARILY_UNAVAILABLE",
+    "storage-full": "INVALID_STATE",
+}
 
 
 class RefusalError(Exception):
@@ -92,9 +102,25 @@ class RefusalError(Exception):
         ]
         return content
 
-    def response(self) -> Response:
+    def response(self, more: Mapping[str, str] | None = None) -> Response:
+        """
+        Args:
+            more: members of the answer beside those of problem details.
+        """
         headers = {"Cache-Control": "no-store", **self.headers}
-        return Response(orjson.dumps(self.content()), self.status, headers, MEDIA_TYPE)
+        content = {**self.content(), **(more or {})}
+        return Response(orjson.dumps(content), self.status, headers, MEDIA_TYPE)
+
+    def for_mlflow(self, code: str | None = None) -> Response:
+        """Return the response as MLflow's clients read it, too.
+
+        Args:
+            code: one of MLflow's; None: the one of this kind.
+        """
+        if self.status == 422:
+            self.status = 400
+        code = code or _MLFLOW_CODES.get(self.kind, "INVALID_PARAMETER_VALUE")
+        return self.response({"error_code": code, "message": sanitize_text(self.detail)})
 
 
 def invalid(field: str, value: object, message: str, position: int | None = None) -> RefusalError:

@@ -47,6 +47,8 @@ from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.reports.service import ReportService
+from trainhall.cluster.runs.artifacts import RunArtifacts
+from trainhall.cluster.runs.service import RunService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.secrets.service import SecretService
@@ -96,7 +98,8 @@ class Coordinator:
         self.groups = GroupService(context, self.accounts)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(context, data_dir)
-        self.outputs = OutputService(context, OutputStore(data_dir))
+        output_store = OutputStore(data_dir)
+        self.outputs = OutputService(context, output_store)
         self.jobs = JobService(context, self.code)
         self.job_code = JobCodeService(context, self.code)
         self.commits = CommitService(context)
@@ -139,6 +142,8 @@ class Coordinator:
             losses.record,
             max_log_bytes=context.options.log_bytes_per_job,
         )
+        self.runs = RunService(context, self.ingest)
+        self.run_artifacts = RunArtifacts(context, self.runs, output_store)
         self.packer = Packer(db, self.clock.now, self.hub.wake)
         notifier.notify_reconciler = self.reconciler.wake
         notifier.notify_node = self.gateway.wake

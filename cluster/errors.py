@@ -116,9 +116,9 @@ class RevokedError(ClusterError):
 class TooLargeError(ClusterError):
     """The upload is larger than the limit."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, message: str | None = None) -> None:
         self.limit = limit
-        super().__init__(f"the upload is larger than the limit of {limit} bytes")
+        super().__init__(message or f"the upload is larger than the limit of {limit} bytes")
 
 
 class TooManyError(ClusterError):

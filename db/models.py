@@ -56,6 +56,9 @@ class Job(Base):
     number: Mapped[int] = mapped_column(BigInt, unique=True)
     """Order of submission, and the tie-breaker of the queue."""
     name: Mapped[str] = mapped_column(String(128))
+    kind: Mapped[str] = mapped_column(String(8), server_default="job")
+    """`job`, or `run`: one that runs elsewhere, and whose client logs here (`db.tracking`). A run
+    has no attempt; its metrics are those of attempt 0, and its spec is empty."""
     user: Mapped[str | None] = mapped_column(String(128))
     """This and the next four begin as copies of parts of `spec`, by which lists are filtered and
     sorted: SQL reads them without parsing all specs."""
@@ -63,7 +66,7 @@ class Job(Base):
     task: Mapped[str | None] = mapped_column(String(128))
     strategy: Mapped[str | None] = mapped_column(String(32))
     parameters: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Parameters of the spec, and what the job logs as such (`cluster.gateway.logged`)."""
+    """Parameters of the spec, and what the job logs as such (`cluster.runs.logged`)."""
     mlflow_tags: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Tags that its MLflow clients set."""
     tags: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -103,6 +106,8 @@ class Job(Base):
     """The experiment that it is a run of."""
     trial: Mapped[int | None]
     repeat: Mapped[int | None]
+    group: Mapped[str | None] = mapped_column(String(256))
+    """Name that related runs share: MLflow's experiment."""
     archived: Mapped[bool] = mapped_column(Boolean, default=False)
     """Left out of lists that do not ask for it."""
     created_at: Mapped[datetime]

@@ -14,7 +14,7 @@ wrote. Its host does: a host belongs to an attempt from one generation up to ano
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from trainhall.db.documents import GenerationRecord, GenerationStart
@@ -45,6 +45,28 @@ class Generations(Protocol):
 
     @property
     def began(self) -> Mapping[int, GenerationStart]: ...
+
+
+RUN_ATTEMPT = 0
+"""Number under which the metrics of a run are stored."""
+
+
+@dataclass(frozen=True)
+class _RunAttempt:
+    """Stands for the attempt of a run, which runs elsewhere and has none: nothing of it is ever
+    superseded."""
+
+    number: int = RUN_ATTEMPT
+    revoked: bool = False
+    first_step: int = 0
+    in_place: bool = False
+    finished_at: None = None
+    generations: Sequence[GenerationRecord] | None = None
+    began: Mapping[int, GenerationStart] = field(default_factory=dict)
+    saved_step: None = None
+
+
+OF_RUN = _RunAttempt()
 
 
 def superseded_from(

@@ -12,6 +12,7 @@ from trainhall.db.database import Database
 from trainhall.db.models import Attempt, MetricChunk, MetricFrame, Series
 from trainhall.monitoring.chunks import CHUNK, LEVELS, STRIDE, Run, joined
 from trainhall.monitoring.codec import DIGESTS, decode_frames
+from trainhall.monitoring.lineage import RUN_ATTEMPT
 
 _EVER = 2**62
 
@@ -84,6 +85,28 @@ async def read_metrics(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LastPoint:
+    """Newest point of a job-wide curve: the one at its highest step."""
+
+    step: int
+    time: float
+    """Seconds since the epoch."""
+    value: float
+
+
+def read_last(connection: Connection, job_id: str) -> dict[str, LastPoint]:
+    """Return the newest point of each job-wide curve, by name."""
+    curves = _read(connection, job_id, None, 0, _EVER, max_points=1)
+    return {
+        curve.name: LastPoint(
+            int(curve.run.steps[-1]), float(curve.run.times[-1]), float(curve.run.last[-1])
+        )
+        for curve in curves
+        if curve.rank is None
+    }
+
+
 def _read(
     connection: Connection,
     job_id: str,
@@ -117,7 +140,8 @@ def _parts(connection: Connection, job_id: str, first: int, last: int) -> dict[i
         .where(Attempt.job_id == job_id)
         .order_by(Attempt.number.desc())
     )
-    parts: dict[int, _Part] = {}
+    # A run has no attempts; its points count, all of them.
+    parts: dict[int, _Part] = {RUN_ATTEMPT: _Part(first, last)}
     for number, first_step in rows:
         parts[number] = _Part(first, last)
         if first_step is not None:

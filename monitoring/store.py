@@ -29,7 +29,7 @@ from trainhall.db.models import (
 from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.codec import DIGESTS, Table, decode_payload, frame_headers
 from trainhall.monitoring.errors import UnknownAttemptError
-from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
+from trainhall.monitoring.lineage import OF_RUN, RUN_ATTEMPT, UNKNOWN, Origin, superseded_from
 from trainhall.monitoring.lines import LOG_FULL, cut_lines, full_note, log_chunks
 from trainhall.training.link.frames import TRACKING, Frame, encode_frame, encode_tables
 
@@ -47,6 +47,7 @@ class Metrics:
     attempt: int
     origin: Origin
     writer: str
+    """Empty: its frames have no numbers, and are all new."""
     body: bytes
     headers: list[Frame]
     tables: list[list[Table]]
@@ -105,6 +106,7 @@ class _Job:
     newest_attempt: int
     log_bytes: int
     max_log_bytes: int
+    is_run: bool
     changed: bool = False
 
 
@@ -122,12 +124,14 @@ def store(
     behind them."""
     # The lock first: what a revocation that holds it says of the attempts has to be seen.
     job = _locked_progress(connection, job_id, now, max_log_bytes)
-    attempts = {
+    attempts: dict[int, Any] = {
         row.number: row
         for row in connection.execute(
             _ATTEMPTS, {"at_job": job_id, "numbers": list({item.attempt for item in items})}
         )
     }
+    if job is not None and job.is_run:
+        attempts[RUN_ATTEMPT] = OF_RUN
     known = [item for item in items if item.attempt in attempts]
     if job is None or not known:
         return [UnknownAttemptError(job_id, item.attempt) for item in items]
@@ -221,7 +225,7 @@ def _writers(
     connection: Connection, job_id: str, items: Iterable[Item]
 ) -> dict[tuple[int, str], int]:
     """Return the newest sequence of each writer, its row locked."""
-    wanted = sorted({(i.attempt, i.writer) for i in items if isinstance(i, Metrics)})
+    wanted = sorted({(i.attempt, i.writer) for i in items if isinstance(i, Metrics) and i.writer})
     if not wanted:
         return {}
     found = _sequences(connection, job_id, wanted)
@@ -261,6 +265,7 @@ _LOCKED_PROGRESS = (
         JobProgress.ranges,
         JobProgress.log_bytes,
         Job.attempt,
+        Job.kind,
     )
     .join(Job, Job.id == JobProgress.job_id)
     .where(JobProgress.job_id == bindparam("at_job"))
@@ -284,6 +289,7 @@ def _locked_progress(
         row.attempt,
         row.log_bytes,
         max_log_bytes,
+        is_run=row.kind == "run",
     )
 
 
@@ -326,14 +332,15 @@ def _add_metrics(
     rows: list[dict[str, Any]],
 ) -> Stored:
     key = item.attempt, item.writer
-    stored = writers[key]
+    stored = writers.get(key, 0)
     first_superseded = superseded_from(attempt, item.origin, attempt.saved_step)
     first_step = _first_step(item, first_superseded) if attempt.first_step is None else None
     # Sequences rise by one, so the new frames are the rest behind the stored ones.
-    skip = stored + 1 - item.headers[0].sequence if item.headers else 0
+    skip = stored + 1 - item.headers[0].sequence if item.headers and item.writer else 0
     if skip < 0 or skip >= len(item.headers):
         return Stored(stored, first_step=first_step)
-    writers[key] = item.headers[-1].sequence
+    if item.writer:
+        stored = writers[key] = item.headers[-1].sequence
     job.changed = True
     parts = _divided(item, skip, first_superseded)
     rows += [_frame_row(job, item.attempt, *part) for part in parts]
@@ -344,7 +351,7 @@ def _add_metrics(
         _note_last_values(job, tables, attempt)
         losses = _losses(tables)
     late = attempt.finished_at is not None
-    return Stored(writers[key], points, first_step=first_step, losses=losses, late=late)
+    return Stored(stored, points, first_step=first_step, losses=losses, late=late)
 
 
 def _losses(tables: Iterable[Table]) -> tuple[tuple[Ints, Floats], ...]:
@@ -434,7 +441,10 @@ def _note_last_values(job: _Job, tables: list[Table], attempt: Any) -> None:
     # later still count, but are not the newest. Otherwise rank 0 alone reports the job's step, in
     # order, and it may be below that of an earlier attempt.
     regroups = attempt.in_place and attempt.generations is not None
-    if regroups and step < job.step:
+    if job.is_run:
+        # Its client may log in any order, and constants without a step.
+        job.step = max(step, job.step)
+    elif regroups and step < job.step:
         merged = {**last, **job.metrics}
     else:
         job.step = step
@@ -542,13 +552,14 @@ def _write(
 ) -> None:
     if frames:
         connection.execute(MetricFrame.__table__.insert(), frames)  # type: ignore[attr-defined]
-        connection.execute(
-            _WRITER_UPDATE,
-            [
-                {"of_job": job.job_id, "of_attempt": attempt, "of_name": name, "sequence": sequence}
-                for (attempt, name), sequence in writers.items()
-            ],
-        )
+        if writers:
+            connection.execute(
+                _WRITER_UPDATE,
+                [
+                    {"of_job": job.job_id, "of_attempt": number, "of_name": name, "sequence": last}
+                    for (number, name), last in writers.items()
+                ],
+            )
     if chunks:
         connection.execute(LogChunk.__table__.insert(), chunks)  # type: ignore[attr-defined]
     if files:

@@ -50,6 +50,8 @@ PATHS_OF_SCOPES = {METRICS_SCOPE: "/metrics"}
 """All that a token with a scope reaches."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""
+MLFLOW_PREFIXES = ("/api/2.0/mlflow", "/api/3.0/mlflow")
+"""Beginnings of the paths that MLflow's clients use."""
 RECHECK_SECONDS = 2.0
 """Interval between checks of the credential of an open stream."""
 _REMEDY = (
@@ -77,7 +79,9 @@ class Authentication:
         if scope["type"] in ("http", "websocket"):
             refusal = await self._refusal(scope)
             if refusal is not None:
-                await refusal.response()(scope, receive, send)
+                is_mlflow = scope["path"].startswith(MLFLOW_PREFIXES)
+                answer = refusal.for_mlflow() if is_mlflow else refusal.response()
+                await answer(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

@@ -29,6 +29,8 @@ from trainhall.cluster.outputs.service import OutputService
 from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reports.service import ReportService
+from trainhall.cluster.runs.artifacts import RunArtifacts
+from trainhall.cluster.runs.service import RunService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.secrets.service import SecretService
@@ -133,6 +135,14 @@ class LimitedServices:
     @cached_property
     def reports(self) -> ReportService:
         return self.unlimited.reports.limited_to(self.caller)
+
+    @cached_property
+    def run_artifacts(self) -> RunArtifacts:
+        return self.unlimited.run_artifacts.limited_to(self.caller)
+
+    @cached_property
+    def runs(self) -> RunService:
+        return self.unlimited.runs.limited_to(self.caller)
 
     @cached_property
     def secrets(self) -> SecretService:

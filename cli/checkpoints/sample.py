@@ -79,7 +79,7 @@ def _newest_of_job(client: "Client", job: Json) -> Json:
     Raises:
         CliError: it has none, or trains something else than a language model.
     """
-    task = job["spec"].get("task")
+    task = (job["spec"] or {}).get("task")
     if task is None or task["name"] != "language_model":
         what = f"trains the task {task['name']}" if task else "runs a script"
         raise CliError(

@@ -79,7 +79,7 @@ def from_job(job: Any, given: Given | None, overrides: list[str] | None) -> Give
     Args:
         given: the rest of the experiment; None: a sweep by the metric that rates the job.
     """
-    base = {key: value for key, value in job["spec"].items() if key not in _OF_ONE_JOB}
+    base = {key: value for key, value in (job["spec"] or {}).items() if key not in _OF_ONE_JOB}
     if base.get("training"):
         # A run would wait there until a user resumes it.
         base["training"] = {k: v for k, v in base["training"].items() if k != "pause_at"}
@@ -124,8 +124,8 @@ def _with_parameters(spec: dict[str, Any]) -> dict[str, Any]:
 
 def example_field(job: Any) -> str:
     """Return a field of a job that a sweep may vary."""
-    parameters = job["spec"].get("parameters") or {}
-    if job["spec"].get("task") is not None and not parameters:
+    parameters = (job["spec"] or {}).get("parameters") or {}
+    if (job["spec"] or {}).get("task") is not None and not parameters:
         return "training.learning_rate"
     return f"parameters.{next(iter(parameters), 'NAME')}"
 

@@ -68,7 +68,7 @@ class JobChain:
         """Open the chain; raise UsageError if the job has none."""
         self._client = client
         self._id, self._label = job["id"], label(job)
-        if not job["spec"].get("training", {}).get("reproducible"):
+        if not (job["spec"] or {}).get("training", {}).get("reproducible"):
             raise UsageError(f"job {self._label} {_NO_CHAIN}")
         newest = self._series([LINK], max_points=1).get(LINK)
         if newest is None:

@@ -30,7 +30,7 @@ NAMED = {
     "gpu_hours": out.Column("GPU-HOURS", lambda job: out.number(job["gpu_hours"]), right=True),
     "user": out.Column("OWNER", lambda job: str(job["user"] or out.BLANK)),
     "project": out.Column("PROJECT", lambda job: str(job["project"])),
-    "task": out.Column("TASK", lambda job: (job["spec"].get("task") or {}).get("name", "script")),
+    "task": out.Column("TASK", page.task),
     "strategy": out.Column("STRATEGY", page.strategy),
     "priority": out.Column("PRIORITY", lambda job: str(job["priority"]), right=True),
 }
@@ -86,7 +86,7 @@ def _full_key(key: str, jobs: list[out.Json]) -> str:
     """Return `parameters.NAME` or `metrics.NAME` for a key that may be short."""
     if key.startswith((PARAMETERS, METRICS)):
         return key
-    is_parameter = any(key in (job["spec"].get("parameters") or {}) for job in jobs)
+    is_parameter = any(key in job["parameters"] for job in jobs)
     return (PARAMETERS if is_parameter else METRICS) + key
 
 
@@ -94,7 +94,7 @@ def _value_column(key: str) -> out.Column:
     _, _, name = key.partition(".")
 
     def cell(job: out.Json) -> str:
-        values = job["spec"].get("parameters") if key.startswith(PARAMETERS) else job["metrics"]
+        values = job["parameters"] if key.startswith(PARAMETERS) else job["metrics"]
         return out.number((values or {}).get(name, _of_range(job, name)))
 
     return out.Column(name, cell, right=True)

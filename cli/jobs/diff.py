@@ -39,7 +39,7 @@ def diff(
         except NotAllowedError:
             code = None
     found = {
-        "spec": _rows(*(dict(_flat(_compared(each["spec"]))) for each in jobs)),
+        "spec": _rows(*(dict(_flat(_compared(each["spec"] or {}))) for each in jobs)),
         "packages": packages,
         "data": differing_data(client, *jobs),
         "git": _rows(*(_commit(origin) for origin in origins)),
@@ -93,7 +93,9 @@ def differing_data(client: "Client", *jobs: out.Json) -> list[out.Json]:
     reported them."""
     found = []
     for job in jobs:
-        listed = job["spec"].get("data") and client.get(f"/training/jobs/{job['id']}/data")["items"]
+        listed = (job["spec"] or {}).get("data") and client.get(f"/training/jobs/{job['id']}/data")[
+            "items"
+        ]
         prints = {each["name"]: each["sha256"] for each in listed or () if each["sha256"]}
         found.append(prints)
     return _rows(*found)

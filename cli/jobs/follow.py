@@ -56,7 +56,7 @@ def until_final(client: Client, job_id: str) -> int:
             job = watch(client, job_id, show, WATCH_SECONDS)
             written.show_last(job)
         # What rank 0 of a script wrote last stands above already.
-        seen_rank = 0 if job["spec"].get("script") else None
+        seen_rank = 0 if (job["spec"] or {}).get("script") else None
     except KeyboardInterrupt:
         notice(
             f"\nThe job was not cancelled. Follow it with `trainhall logs -f {job_id}`, cancel it "
@@ -175,7 +175,7 @@ class _Written:
 
     def show(self, job: Any) -> int:
         """Show what was written since the last call; return how many lines that were."""
-        if not job["spec"].get("script") or not job["attempt"]:
+        if not (job["spec"] or {}).get("script") or not job["attempt"]:
             return 0
         shown = 0
         while count := self._page(job["world_size"]):
@@ -186,7 +186,7 @@ class _Written:
 
     def show_last(self, job: Any) -> None:
         """Show what still comes of a job that has just ended."""
-        if not job["spec"].get("script"):
+        if not (job["spec"] or {}).get("script"):
             return
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < LAST_LINES_SECONDS:

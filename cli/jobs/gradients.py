@@ -72,7 +72,7 @@ def gradients(
 
 
 def _no_gradients(job: out.Json) -> str:
-    if job["spec"].get("script"):
+    if (job["spec"] or {}).get("script"):
         return (
             "Gradients are recorded for tasks only. A script can report what it computes, as in "
             "trainhall.report(gradient_norm=norm)."
@@ -85,7 +85,7 @@ def _no_gradients(job: out.Json) -> str:
 
 def remarkable(client: "Client", job: out.Json) -> str | None:
     """Return the gradient anomalies for `trainhall show`; None while none were captured."""
-    if job["spec"].get("script"):
+    if (job["spec"] or {}).get("script"):
         return None
     path = f"/training/jobs/{job['id']}/gradients"
     history = client.get(path, max_steps=STEPS)

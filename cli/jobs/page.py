@@ -22,9 +22,16 @@ def warnings_and_reason(job: out.Json) -> str:
 
 def step(job: out.Json) -> str:
     total = job["total_steps"]
-    if job["spec"].get("script") and not total and not job["step"]:
+    if (job["spec"] or {}).get("script") and not total and not job["step"]:
         return ""  # it reports none, or none yet
     return f"{job['step']}/{total}" if total else str(job["step"])
+
+
+def task(job: out.Json) -> str:
+    """Return the name of a job's task; `script`, or `run` for one that runs elsewhere."""
+    if job["spec"] is None:
+        return "run"
+    return str((job["spec"].get("task") or {}).get("name", "script"))
 
 
 def tags(job: out.Json) -> str:
@@ -91,7 +98,7 @@ def diff_text(found: out.Json) -> str:
 
 def has_environment(job: out.Json) -> bool:
     """Return whether hosts install an environment for a job."""
-    given = job["spec"].get("environment") or {}
+    given = (job["spec"] or {}).get("environment") or {}
     return any(given.get(name) is not None for name in ("python", "requirements", "project"))
 
 
@@ -150,7 +157,9 @@ def recent_events(events: list[Any]) -> list[Any]:
 
 def strategy(job: out.Json) -> str:
     """Format the spec's strategy with the mesh of its ranks, as in `fsdp, data 2 × shard 2`."""
-    asked, mesh = job["spec"].get("parallelism", {}), job["mesh"] or {}
+    asked, mesh = (job["spec"] or {}).get("parallelism", {}), job["mesh"] or {}
+    if job["spec"] is None:
+        return ""
     name = asked.get("strategy", "ddp")
     sizes = [f"{dimension} {size}" for dimension, size in mesh.items() if size > 1]
     # Under ddp it is the number of workers.
@@ -158,10 +167,22 @@ def strategy(job: out.Json) -> str:
 
 
 def _workers(job: out.Json) -> str:
-    resources = job["spec"].get("resources", {})
+    resources = (job["spec"] or {}).get("resources", {})
     if "max_workers" not in resources:
         return str(job["world_size"])
     return f"{job['world_size']} of {resources['min_workers']} to {resources['max_workers']}"
+
+
+def _place(job: out.Json) -> list[tuple[str, str]]:
+    """Return the entries about where and how it runs."""
+    if job["spec"] is None:
+        return [("kind", "run (it runs elsewhere)"), ("group", job["group"] or out.BLANK)]
+    is_script = bool(job["spec"].get("script"))
+    return [
+        ("attempt", _attempt(job)),
+        ("workers", _workers(job)),
+        *([] if is_script else [("strategy", strategy(job))]),
+    ]
 
 
 def job_page(
@@ -179,9 +200,7 @@ def job_page(
         ("state", job["state"]),
         ("reason", reason(job)),
         ("step", step(job)),
-        ("attempt", _attempt(job)),
-        ("workers", _workers(job)),
-        *([] if job["spec"].get("script") else [("strategy", strategy(job))]),
+        *_place(job),
         *([("plan", job["plan"]["summary"])] if job.get("plan") else []),
         *(("warning", text) for text in out.warnings(job)),
         ("priority", str(job["priority"])),

@@ -8,6 +8,7 @@ import typer
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
+from trainhall.cli.base.errors import WrongStateError
 from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, Output, Url
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def reproduce(
     """
     with connect(url) as client:
         first = client.job(job)
+        if first["spec"] is None:
+            raise WrongStateError(f"{out.label(first)} runs elsewhere, and has no spec to repeat")
         origin = client.get(f"/training/jobs/{first['id']}/provenance")
         again = client.submit(document_of(first, origin))
         out.print_item(again, output, lambda: str(again["id"]))
@@ -88,7 +91,7 @@ def document_of(job: out.Json, origin: out.Json) -> out.Json:
 
 
 def _is_reproducible(job: out.Json) -> bool:
-    return bool((job["spec"].get("training") or {}).get("reproducible"))
+    return bool(((job["spec"] or {}).get("training") or {}).get("reproducible"))
 
 
 def _compare(client: "Client", first: out.Json, again: out.Json) -> int:

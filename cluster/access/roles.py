@@ -36,6 +36,8 @@ class Action(StrEnum):
     """Bytes of checkpoints, and code."""
     SUBMIT = "submit to"
     """Jobs, their code, and experiments."""
+    LOG = "log to"
+    """Metrics, parameters, tags and files of a run that runs elsewhere."""
     ANNOTATE = "write notes and tags on"
     COMMAND = "change"
     """Pause, resume, resize, cancel, restore, pin, verify, delete: members only what is their own,
@@ -48,6 +50,7 @@ _LEAST = {
     Action.READ: Role.VIEWER,
     Action.READ_FILES: Role.MEMBER,
     Action.SUBMIT: Role.MEMBER,
+    Action.LOG: Role.MEMBER,
     Action.ANNOTATE: Role.MEMBER,
     Action.COMMAND: Role.MAINTAINER,
     Action.MANAGE: Role.MAINTAINER,

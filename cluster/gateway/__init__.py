@@ -1,3 +1,3 @@
 """The coordinator's end of the agents' connections; imports `checkpoints`, `jobs`, `lifecycle`,
-`nodes`, `snapshot` and `wire`.
+`nodes`, `runs`, `snapshot` and `wire`.
 """

@@ -18,7 +18,6 @@ from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError
-from trainhall.cluster.gateway import logged
 from trainhall.cluster.jobs import gradients, plans
 from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.jobs.source import packages
@@ -30,6 +29,7 @@ from trainhall.cluster.lifecycle.generations import (
 )
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import EventCode, ReasonCode, job_label
+from trainhall.cluster.runs import logged
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.wire.protocol import first_problem
 from trainhall.db.documents import Allocation

@@ -14,9 +14,15 @@ from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs.resizing import withdraw_unapplied
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
-from trainhall.cluster.lifecycle.jobs import lock_job, move_job, request_stop
+from trainhall.cluster.lifecycle.jobs import lock_job, move_job, move_run, request_stop
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
-from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, Goal, JobState
+from trainhall.cluster.lifecycle.states import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    Goal,
+    JobKind,
+    JobState,
+)
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Job
 from trainhall.training.fencing import FencingToken
@@ -37,6 +43,8 @@ class Command(StrEnum):
     STACKS = "stacks"
 
 
+OF_RUNS = frozenset({Command.CANCEL, Command.ARCHIVE, Command.UNARCHIVE, Command.DELETE})
+"""Commands that a run, which runs elsewhere, can be given."""
 RIGHTS: Mapping[Command, Action] = {
     **dict.fromkeys(Command, Action.COMMAND),
     # It takes nothing away.
@@ -137,6 +145,9 @@ async def give_command(
     if end is None:
         return Commanded(False, state, job, Allocation())
     reason = reason or _user_reason(job, end, asked, caller.named)
+    if job.kind == JobKind.RUN:
+        await move_run(session, job, JobState.CANCELLED, reason=reason, now=now)
+        return Commanded(True, state, job, Allocation())
     attempt = await session.get(Attempt, (job_id, job.attempt))
     if end in _GOALS:
         await _stop(session, attempt, _GOALS[end], reason, now)
@@ -198,6 +209,8 @@ def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
 def refusal(job: Job, command: Command) -> str | None:
     """Return why a job refuses a command, as a clause about "it"; None if it accepts it."""
     state = JobState(job.state)
+    if job.kind == JobKind.RUN and command not in OF_RUNS:
+        return "it runs elsewhere, and is only logged here"
     match command:
         case Command.RESIZE if state in FINAL_STATES or state is JobState.CANCELLING:
             return (

@@ -10,6 +10,7 @@ from trainhall.cluster.jobs.source.provenance import store_provenance
 from trainhall.cluster.jobs.spec_changes import sizes_of, spec_columns
 from trainhall.cluster.lifecycle.jobs import create_job, reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import JobKind
 from trainhall.db.models import Job
 from trainhall.training.spec import JobSpec
 
@@ -48,6 +49,7 @@ async def add_job(
         id=job_id,
         number=(newest or 0) + 1,
         name=spec.name,
+        kind=JobKind.JOB.value,
         code=spec.uploaded_code,
         **spec_columns(spec),
         parameters=dict(spec.parameters) or None,

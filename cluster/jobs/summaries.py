@@ -9,7 +9,13 @@ from sqlalchemy import bindparam, exists, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.lifecycle.reasons import EventCode, clock_time
-from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState, NodeState
+from trainhall.cluster.lifecycle.states import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    JobKind,
+    JobState,
+    NodeState,
+)
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Event, Job, JobProgress, Node
 from trainhall.monitoring.health import Straggler, straggler_of
@@ -125,10 +131,10 @@ class RunTime:
 
 
 async def run_times(
-    session: AsyncSession, job_ids: Iterable[str], now: datetime
+    session: AsyncSession, jobs: Iterable[Job], now: datetime
 ) -> dict[str, RunTime]:
-    """Return run times by job id; that of a job without an attempt is zero."""
-    times = {job_id: RunTime() for job_id in job_ids}
+    """Return run times by job id; that of a job without an attempt is zero, but for a run."""
+    times = {job.id: _time_of_run(job) for job in jobs}
     found = await session.execute(_TIMES, {"jobs": list(times)})
     for job_id, started_at, finished_at, gpus, gpus_since, gpu_seconds in found:
         held = ((finished_at or now) - (gpus_since or started_at)).total_seconds()
@@ -141,6 +147,14 @@ async def run_times(
             ran = max(0.0, (finished_at - started_at).total_seconds())
             times[job_id] = replace(time, seconds=time.seconds + ran)
     return times
+
+
+def _time_of_run(job: Job) -> RunTime:
+    if job.kind != JobKind.RUN or job.started_at is None:
+        return RunTime()
+    if job.finished_at is None:
+        return RunTime(since=job.started_at)
+    return RunTime(max(0.0, (job.finished_at - job.started_at).total_seconds()))
 
 
 async def stragglers(

@@ -19,7 +19,7 @@ from trainhall.cluster.jobs.summaries import (
     stragglers,
     unrestorable,
 )
-from trainhall.cluster.lifecycle.states import AttemptState, JobState
+from trainhall.cluster.lifecycle.states import AttemptState, JobKind, JobState
 from trainhall.db import models
 from trainhall.db.documents import Allocation
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
@@ -76,6 +76,8 @@ class Job(View):
 
     id: str
     name: str
+    kind: JobKind
+    """`run` for one that runs elsewhere, and whose client logs here; `job` for all others."""
     user: str | None
     """Its owner; null if it was submitted before there were users."""
     project: str
@@ -102,8 +104,8 @@ class Job(View):
     """Total run time of its ended attempts, without the time between them."""
     running_since: Time | None
     """Start of the current attempt; null if none runs."""
-    spec: JsonObject
-    """Job spec as submitted, with its defaults."""
+    spec: JsonObject | None
+    """Job spec as submitted, with its defaults; null for a run."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are strings."""
     metric_ranges: dict[str, tuple[float, float]]
@@ -136,6 +138,9 @@ class Job(View):
     tags: list[str]
     notes: str
     """Markdown."""
+    group: str | None
+    """Name that related runs share, MLflow's experiment; null for a job, and for a run of the
+    default experiment."""
     archived: bool
     """Lists leave it out unless their query has `archived:yes`."""
     experiment: ExperimentRun | None
@@ -238,7 +243,7 @@ async def job_views(
 ) -> list[Job]:
     """Build the views of jobs that the caller sees."""
     jobs = [job for job, _ in rows]
-    ran = await run_times(session, [job.id for job in jobs], now)
+    ran = await run_times(session, jobs, now)
     slow = await stragglers(session, rows)
     warned = await job_warnings(session, jobs, now)
     needed, unsaved = await needed_by(session, jobs), await unrestorable(session, jobs)
@@ -253,6 +258,7 @@ async def job_views(
             total_steps=progress.total_steps,
             ran_seconds=ran[job.id].seconds,
             running_since=ran[job.id].since,
+            spec=None if job.kind == JobKind.RUN else job.spec,
             metrics=progress.metrics,
             metric_ranges=progress.ranges,
             gpu_hours=ran[job.id].gpu_seconds / 3600,

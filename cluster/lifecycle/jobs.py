@@ -23,6 +23,10 @@ The letters of the edges appear in the diagram of the documentation. A job:
 `completed`, `failed` and `cancelled` are final: nothing that the cluster does by itself leaves
 them. Edge p is the one way out, taken only when a user asks for a checkpoint to be restored.
 
+A run, which is a job that runs elsewhere, begins and ends as its client says (`create_run`,
+`move_run`), or is cancelled by a user. It alone may leave a final state otherwise: a client resumes
+it.
+
 An attempt:
 
     A  · → starting           devices were granted
@@ -47,6 +51,7 @@ from trainhall.cluster.lifecycle.states import (
     JOB_EDGES,
     AttemptState,
     Goal,
+    JobKind,
     JobState,
 )
 from trainhall.db.events import record_event
@@ -129,6 +134,47 @@ async def create_job(session: AsyncSession, job: Job, *, now: datetime) -> None:
     await session.flush()
     reason = Reason.stored(job.reason_code, job.reason, user=job.asked_by)
     await record_reason(session, job.id, "state", reason, now, data={"state": job.state})
+
+
+async def create_run(session: AsyncSession, job: Job, state: JobState, *, now: datetime) -> None:
+    """Store a new run, with its progress row and its first event.
+
+    Args:
+        job: with its times.
+    """
+    job.state = state
+    session.add(job)
+    await session.flush()
+    session.add(JobProgress(job_id=job.id, metrics={}))
+    await session.flush()
+    reason = Reason.stored(job.reason_code, job.reason, user=job.asked_by)
+    await record_reason(session, job.id, "state", reason, now, data={"state": job.state})
+
+
+async def move_run(
+    session: AsyncSession,
+    job: Job,
+    end: JobState,
+    *,
+    reason: Reason,
+    now: datetime,
+    finished_at: datetime | None = None,
+    is_reported: bool = True,
+) -> None:
+    """Move a run, whose lock is held, to a state as its client or a user says.
+
+    Args:
+        finished_at: None: now.
+        is_reported: whether alerts tell of it.
+    """
+    assert job.kind == JobKind.RUN
+    job.state = end
+    job.finished_at = (finished_at or now) if end in FINAL_STATES else None
+    set_reason(job, reason)
+    await session.flush()
+    await record_reason(session, job.id, "state", reason, now, data={"state": end.value})
+    if is_reported and (condition := _REPORTED.get(end)):
+        await report_job(session, job.id, condition, reason.text, now)
 
 
 async def move_job(

@@ -49,6 +49,10 @@ class ReasonCode(StrEnum):
     RESTORED = ("restored", "restored by {user} from the checkpoint of step {step:,}")
     CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by {user}")
     CANCELLED = ("cancelled", "cancelled by {user}")
+    # of runs that run elsewhere
+    RUN_LOGGED = ("run_logged", "runs elsewhere; logged by {user}")
+    RUN_STATUS = ("run_status", "its client reported {status}")
+    RUN_IMPORTED = ("run_imported", "imported by {user}: {status}")
     # of the jobs of experiments
     TRIAL_STARTED = ("trial_started", "submitted as {run} of {experiment}")
     EXPERIMENT_PAUSED = ("experiment_paused", "paused by {user} with {experiment}")

@@ -30,6 +30,12 @@ class AttemptState(StrEnum):
     LOST = "lost"
 
 
+class JobKind(StrEnum):
+    JOB = "job"
+    RUN = "run"
+    """Job that runs elsewhere, and whose client logs here: no host, queue or attempt."""
+
+
 FINAL_STATES = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 

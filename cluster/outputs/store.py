@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -24,6 +25,7 @@ from trainhall.training.spec.job import SHA256
 _JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 _PART = ".part"
 _REMEDY = "hosts keep the files of their jobs and retry the upload until there is space"
+_REMEDY_OF_RUNS = "free some, and log the artifact again"
 
 
 class OutputStore:
@@ -88,6 +90,33 @@ class OutputStore:
             raise
         finally:
             await asyncio.to_thread(writer.close)
+
+    async def put_unknown(
+        self, job_id: str, chunks: AsyncIterator[bytes], limit: int
+    ) -> tuple[str, int]:
+        """Receive a content whose hash is not known before; return its SHA-256 and size.
+
+        Raises:
+            StorageFullError: the disk is full.
+            TooLargeError: it is larger than `limit` bytes.
+        """
+        folder = self._job(job_id)
+        if not await asyncio.to_thread(folder.is_dir):
+            await asyncio.to_thread(make_durable_folder, folder)
+        part = folder / f"{secrets.token_hex(16)}{_PART}"
+        writer = ReceivedFile(part)
+        try:
+            with explain_full_disk(_REMEDY_OF_RUNS):
+                await writer.receive(chunks, limit, part, None)
+                target = folder / writer.sha256
+                await asyncio.to_thread(part.replace, target)
+                await asyncio.to_thread(fsync_folder, folder)
+        except BaseException:
+            await asyncio.to_thread(part.unlink, missing_ok=True)
+            raise
+        finally:
+            await asyncio.to_thread(writer.close)
+        return writer.sha256, writer.size
 
     def file(self, job_id: str, sha256: str) -> Path:
         """Return the path of a content.

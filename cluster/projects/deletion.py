@@ -21,6 +21,7 @@ from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment
 from trainhall.db.models import Base, Job
 from trainhall.db.reports import Report
+from trainhall.db.tracking.runs import RunGroup
 
 
 async def check_deletable(session: AsyncSession, name: str, *, with_contents: bool) -> None:
@@ -106,6 +107,7 @@ async def delete_project(session: AsyncSession, name: str, now: datetime) -> Non
         raise NotFoundError("project", name)
     await check_deletable(session, name, with_contents=False)
     await session.execute(delete(ApiToken).where(ApiToken.project == name))
+    await session.execute(delete(RunGroup).where(RunGroup.project == name))
     services = (User.project == name, User.removed_at.is_(None))
     for user_id in await session.scalars(select(User.id).where(*services)):
         await end_credentials(session, user_id, tokens=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, select
 
 from trainhall.cluster.durations import format_duration
-from trainhall.cluster.lifecycle.states import JobState
+from trainhall.cluster.lifecycle.states import JobKind, JobState
 from trainhall.db.models import Job
 
 DEFAULT_SECONDS = 3600.0
@@ -69,7 +69,11 @@ def load_durations(connection: Connection) -> Durations:
     end."""
     rows = connection.execute(
         select(Job.name, Job.user, Job.started_at, Job.finished_at)
-        .where(Job.state == JobState.COMPLETED.value, Job.archived.is_(False))
+        .where(
+            Job.state == JobState.COMPLETED.value,
+            Job.kind == JobKind.JOB.value,
+            Job.archived.is_(False),
+        )
         .order_by(Job.number.desc())
         .limit(MOST_COMPLETED)
     )

@@ -17,6 +17,7 @@ from trainhall.cluster.lifecycle.states import (
     WAITING_STATES,
     AttemptState,
     Goal,
+    JobKind,
     JobState,
     NodeState,
 )
@@ -82,7 +83,10 @@ _JOBS = (
         JobProgress.total_steps,
     )
     .join(JobProgress, JobProgress.job_id == Job.id)
-    .where(Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]))
+    .where(
+        Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]),
+        Job.kind == JobKind.JOB.value,
+    )
     .order_by(Job.number)
 )
 _ENDS_OF_RECOVERING = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, or_, select
 
-from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
+from trainhall.cluster.lifecycle.states import WAITING_STATES, JobKind, JobState
 from trainhall.cluster.queue.durations import Assumed, Completed, Durations
 from trainhall.cluster.snapshot.model import JobFacts
 from trainhall.db.models import Attempt, Job, JobProgress
@@ -52,7 +52,7 @@ def load_workload(connection: Connection, since: datetime, now: datetime) -> Wor
             Job.spec["preemption"].as_boolean().label("preemption"),
         )
         .join(JobProgress, JobProgress.job_id == Job.id)
-        .where(present)
+        .where(present, Job.kind == JobKind.JOB.value)
         .order_by(Job.number.desc())
         .limit(MAX_JOBS + 1)
     ).all()  # fmt: skip

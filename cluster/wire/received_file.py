@@ -27,6 +27,11 @@ class ReceivedFile:
         self.size = 0
         self.is_done = False
 
+    @property
+    def sha256(self) -> str:
+        """Return the hash of what came so far."""
+        return self._digest.hexdigest()
+
     async def receive(
         self, chunks: AsyncIterator[bytes], limit: int, target: Path, sha256: str | None
     ) -> None:
@@ -93,7 +98,7 @@ class ReceivedFile:
         assert self._file is not None
         os.fsync(self._file.fileno())
         self._file.close()
-        found = self._digest.hexdigest()
+        found = self.sha256
         if sha256 is not None and found != sha256.lower():
             raise DamagedError(
                 f"{target.name}: its SHA-256 is {found}, not {sha256}; send it again"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from trainhall.cluster.agent.event_files.folders import MAX_FILES, EventFolders
 from trainhall.cluster.agent.event_files.messages import Event, read_event
 from trainhall.cluster.agent.event_files.records import read_records
-from trainhall.cluster.agent.tracking.record import Point, tables_of
+from trainhall.cluster.wire.mlflow import Point, tables_of
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder, Writer, replace_json, working_folder
 from trainhall.training.link.frames import encode_frame, encode_tables

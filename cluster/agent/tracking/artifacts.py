@@ -7,13 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from trainhall.cluster.agent.tracking.mlflow_api import EXPERIMENT, ApiError
+from trainhall.cluster.agent.tracking.mlflow_api import EXPERIMENT
 from trainhall.cluster.agent.tracking.record import Record
+from trainhall.cluster.wire.mlflow import ApiError
 
-API = (
-    "/api/2.0/mlflow-artifacts/artifacts",
-    "/ajax-api/2.0/mlflow-artifacts/artifacts",
-)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -8,13 +8,13 @@ where a process has served the attempt before.
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
+from trainhall.cluster.wire.mlflow import Point, tables_of
 from trainhall.training.link.folder import AttemptFolder, Writer
-from trainhall.training.link.frames import MetricTable, complete_frames, decode_tables
+from trainhall.training.link.frames import complete_frames, decode_tables
 from trainhall.training.link.spool import EventSpool, MetricSpool, newest_event, newest_frame
 
 MAX_NAMES = 1000
@@ -22,17 +22,6 @@ MAX_NAMES = 1000
 MAX_RECENT = 10_000
 """Points among which a repetition is found: a client that got no answer sends the same again."""
 MAX_TABLES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One value of a metric."""
-
-    name: str
-    step: int
-    timestamp: int
-    """Milliseconds since 1970."""
-    value: float
 
 
 @dataclass
@@ -130,7 +119,7 @@ class Record:
         return [point for _, point in _stored(self._path) if point.name == name]
 
     def _is_new(self, rank: int, point: Point) -> bool:
-        key = _identity(rank, point)
+        key = rank, *point.identity
         if key in self._recent:
             return False
         if point.name not in self._last and len(self._last) >= MAX_NAMES:
@@ -156,7 +145,7 @@ class Record:
         sequence = newest_frame(self._path)
         for rank, point in _stored(self._path):
             self._see(point)
-            self._recent[_identity(rank, point)] = None
+            self._recent[rank, *point.identity] = None
         while len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
         return sequence
@@ -204,33 +193,6 @@ class Record:
                 tags = self._run.tags | event["data"]["tags"]
                 self._run.tags = {k: v for k, v in tags.items() if v is not None}
         return sequence
-
-
-def _identity(rank: int, point: Point) -> tuple[object, ...]:
-    # NaN equals nothing, itself included.
-    return rank, point.name, point.step, point.timestamp, repr(point.value)
-
-
-def tables_of(points: Sequence[Point], rank: int | None) -> Iterator[MetricTable]:
-    """Yield points as tables, consecutive ones of the same names together."""
-    rows: list[dict[str, Point]] = []
-    for point in points:
-        row = rows[-1] if rows else {}
-        first = next(iter(row.values()), None)
-        same = first is not None and (first.step, first.timestamp) == (point.step, point.timestamp)
-        if same and point.name not in row:
-            row[point.name] = point
-        else:
-            rows.append({point.name: point})
-    alike: list[dict[str, Point]]
-    for alike in (list(group) for _, group in groupby(rows, key=list)):
-        firsts = [next(iter(row.values())) for row in alike]
-        columns: dict[str, Sequence[float]] = {
-            name: [row[name].value for row in alike] for name in alike[0]
-        }
-        yield MetricTable(
-            rank, [p.step for p in firsts], [p.timestamp / 1000 for p in firsts], columns
-        )
 
 
 def _stored(path: Path) -> Iterator[tuple[int, Point]]:

@@ -20,14 +20,13 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from trainhall.cluster.agent.tracking.artifacts import API as ARTIFACTS
 from trainhall.cluster.agent.tracking.artifacts import Artifacts
-from trainhall.cluster.agent.tracking.mlflow_api import ApiError, MlflowApi, Request
+from trainhall.cluster.agent.tracking.mlflow_api import MlflowApi, Request
 from trainhall.cluster.agent.tracking.record import Record, Run
+from trainhall.cluster.wire.mlflow import ARTIFACTS, MAX_BODY, ApiError
 from trainhall.training.link.folder import AttemptFolder, Writer
 from trainhall.training.link.launch import Launch
 
-MAX_BODY = 8 * 2**20
 _PART = 1 << 20
 
 

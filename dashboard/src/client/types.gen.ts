@@ -3041,6 +3041,10 @@ export type Job = {
      */
     name: string;
     /**
+     * `run` for one that runs elsewhere, and whose client logs here; `job` for all others.
+     */
+    kind: JobKind;
+    /**
      * User
      *
      * Its owner; null if it was submitted before there were users.
@@ -3124,11 +3128,11 @@ export type Job = {
     /**
      * Spec
      *
-     * Job spec as submitted, with its defaults.
+     * Job spec as submitted, with its defaults; null for a run.
      */
     spec: {
         [key: string]: unknown;
-    };
+    } | null;
     /**
      * Metrics
      *
@@ -3225,6 +3229,13 @@ export type Job = {
      * Markdown.
      */
     notes: string;
+    /**
+     * Group
+     *
+     * Name that related runs share, MLflow's experiment; null for a job, and for a run of the
+     * default experiment.
+     */
+    group: string | null;
     /**
      * Archived
      *
@@ -3489,6 +3500,11 @@ export type JobGroupPage = {
      */
     next_cursor: string | null;
 };
+
+/**
+ * JobKind
+ */
+export type JobKind = 'job' | 'run';
 
 /**
  * JobPackages

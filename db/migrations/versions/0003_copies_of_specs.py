@@ -1,4 +1,4 @@
-"""copies of parts of a spec, to filter and sort lists of jobs; saved views; reports; provenance"""
+"""copies of parts of a spec, to filter and sort lists; saved views; reports; provenance; runs"""
 
 from typing import Any
 
@@ -46,6 +46,32 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.BigInteger, nullable=False),
         sa.UniqueConstraint("number"),
     )
+    op.add_column("jobs", sa.Column("kind", sa.String(8), server_default="job", nullable=False))
+    op.add_column("jobs", sa.Column("group", sa.String(256)))
+    op.create_table(
+        "run_groups",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+            primary_key=True,
+            autoincrement=True,
+        ),
+        sa.Column("project", sa.String(128), nullable=False),
+        sa.Column("name", sa.String(256), nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.UniqueConstraint("project", "name"),
+    )
+    op.create_table(
+        "runs",
+        sa.Column(
+            "job_id", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
+        ),
+        sa.Column("group_id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), index=True),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("parameters", sa.JSON, nullable=False),
+        sa.Column("tags", sa.JSON, nullable=False),
+        sa.Column("imported", sa.Boolean, nullable=False),
+    )
     op.create_table(
         "job_provenance",
         sa.Column(
@@ -70,6 +96,10 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("job_provenance")
+    op.drop_table("runs")
+    op.drop_table("run_groups")
+    op.drop_column("jobs", "group")
+    op.drop_column("jobs", "kind")
     op.drop_table("reports")
     op.drop_table("saved_views")
     for name in COLUMNS:

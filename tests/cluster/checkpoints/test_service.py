@@ -297,8 +297,8 @@ async def test_restore_restarts_a_finished_job_at_older_step(cluster: SimulatedC
     restored = await service.restore(
         views[20].id, resources={"workers": 2}, parallelism={"strategy": "fsdp"}
     )
-    assert restored.spec["parallelism"]["strategy"] == "fsdp"
-    assert restored.spec["parallelism"]["data"] is None, "it followed from the old strategy"
+    assert (restored.spec or {})["parallelism"]["strategy"] == "fsdp"
+    assert (restored.spec or {})["parallelism"]["data"] is None, "it followed from the old strategy"
     assert (restored.state, restored.world_size, restored.finished_at) == ("queued", 2, None)
     await cluster.settle()
     await cluster.run_until(job_id, "running")
@@ -325,11 +325,11 @@ async def test_restore_with_other_strategy_drops_the_algorithm(
     service = cluster.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
     restored = await service.restore(view.id, resources={"workers": 1})
-    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "ring"
+    assert (restored.spec or {})["parallelism"]["gradient_sync"]["algorithm"] == "ring"
     await cluster.run_until(job_id, "running")
     await cluster.finish(job_id)
     restored = await service.restore(view.id, parallelism={"strategy": "fsdp"})
-    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "native"
+    assert (restored.spec or {})["parallelism"]["gradient_sync"]["algorithm"] == "native"
 
 
 @on_sqlite

@@ -110,8 +110,8 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
     assert [run.objective_step for run in listed] == [at and at[0] for at in at_rungs]
     job = await cluster.job(str(listed[8].job_id))
     assert (job.state, job.reason, job.reason_code) == ("cancelled", reason, "stopped_early")
-    assert job.spec["training"] == {
-        **job.spec["training"], "steps": 90, "pause_at": [10, 30], "learning_rate": 0.09,
+    assert (job.spec or {})["training"] == {
+        **(job.spec or {})["training"], "steps": 90, "pause_at": [10, 30], "learning_rate": 0.09,
     }  # fmt: skip
     events = (await cluster.coordinator.jobs.events(str(listed[0].job_id))).items
     promoted = [event.reason for event in events if event.code == "promoted"]
@@ -390,7 +390,7 @@ async def test_run_that_passes_its_rungs_is_compared_there(cluster: SimulatedClu
     )
     first, *_ = await trials(cluster, experiment)
     job = await cluster.run_until(str(first.job_id), "running")
-    assert job.spec["training"] == {"pause_at": [10, 30]}
+    assert (job.spec or {})["training"] == {"pause_at": [10, 30]}
     body = frame(1, table([5, 10, 20, 90], loss=[0.5, 0.25, 0.125, 0.01]))
     await cluster.coordinator.ingest.metrics(str(first.job_id), 1, "0-aaaaaaaa", body)
     await cluster.finish(str(first.job_id))

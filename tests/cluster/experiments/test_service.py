@@ -78,7 +78,7 @@ async def test_trials_run_in_order_and_the_best_is_found(cluster: SimulatedClust
         "values": {RATE: 0.2},
     }  # fmt: skip
     job = await cluster.job(str(listed[1].job_id))
-    assert job.spec["training"]["learning_rate"] == 0.2
+    assert (job.spec or {})["training"]["learning_rate"] == 0.2
     assert job.name == "rates trial 2"
     assert job.experiment is not None
     assert job.experiment.model_dump() == {"id": experiment, "trial": 2, "repeat": 1}

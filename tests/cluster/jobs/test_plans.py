@@ -58,7 +58,7 @@ async def test_auto_plan_of_one_host_runs_on_all(cluster: SimulatedCluster) -> N
         assert prediction.step_seconds == 0.5
     kinds = [e.kind for e in (await cluster.coordinator.jobs.events(job_id)).items]
     assert kinds.count("plan") == 1
-    assert (await cluster.job(job_id)).spec["parallelism"]["strategy"] == "auto"
+    assert ((await cluster.job(job_id)).spec or {})["parallelism"]["strategy"] == "auto"
     await cluster.check()
 
 
@@ -248,7 +248,9 @@ async def test_named_strategy_is_predicted_once(cluster: SimulatedCluster) -> No
     job = await cluster.job(job_id)
     assert job.reason.startswith("predicted: fsdp of a test")
     assert job.plan is not None
-    assert job.plan.parallelism == job.spec["parallelism"], "degrees follow from the workers"
+    assert job.plan.parallelism == (job.spec or {})["parallelism"], (
+        "degrees follow from the workers"
+    )
     await cluster.run_until(job_id, "running")
     launch = node.running(job_id).assignment.launch
     assert launch.prediction is not None

@@ -11,7 +11,7 @@ import classes from "./compare-page.module.css";
 /** How the code of the first job and another one differs; nothing where one has no uploaded code, or
  * the reader may not see it. */
 export function CodeDifferences({ jobs }: { jobs: Job[] }) {
-  const coded = jobs.filter((job) => job.spec.code != null);
+  const coded = jobs.filter((job) => job.spec?.code != null);
   const [chosen, setChosen] = useState<string | null>(null);
   const [first, ...others] = coded;
   const second = others.find(({ id }) => id === chosen) ?? others[0];

@@ -9,7 +9,7 @@ import { OutputsTab } from "@/features/job/outputs/outputs-tab";
 import { TimelineTab } from "@/features/job/timeline/timeline-tab";
 import { useJob } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
-import type { Job } from "@/shared/api/types";
+import { isRun, type Job } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
 import { useJobLive } from "@/shared/live/use-job-live";
 import { usePageCommands } from "@/shared/page/commands";
@@ -53,6 +53,11 @@ export default function JobPage() {
   );
 }
 
+/** A run has no spec: its parameters and tags stand there. */
+function labelOf(job: Job, tab: Tab): string {
+  return tab === "spec" && isRun(job) ? "Parameters" : LABELS[tab];
+}
+
 function JobTabs({ job, live }: { job: Job; live: JobLive }) {
   const first = useFirstTab(job);
   const tabs = tabsOf(job);
@@ -66,7 +71,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
     });
   usePageCommands(
     tabs.map((name) => ({
-      label: `Show ${LABELS[name].toLowerCase()}`,
+      label: `Show ${labelOf(job, name).toLowerCase()}`,
       run: () => show(name),
     })),
   );
@@ -81,7 +86,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
       <Tabs.List aria-label="Job sections" className={classes.tabs ?? ""}>
         {tabs.map((name) => (
           <Tabs.Tab key={name} value={name}>
-            {LABELS[name]}
+            {labelOf(job, name)}
           </Tabs.Tab>
         ))}
       </Tabs.List>

@@ -4,7 +4,14 @@ import { firstTab, tabsOf } from "./tabs";
 const END = "2026-01-01T00:00:00Z";
 
 describe("the first tab", () => {
-  const task = { attempt: 1, finished_at: null, step: 0, spec: {}, metrics: {} } as const;
+  const task = {
+    attempt: 1,
+    finished_at: null,
+    kind: "job",
+    step: 0,
+    spec: {},
+    metrics: {},
+  } as const;
   const script = { ...task, spec: { script: { path: "train.py" } } };
 
   it("of a queued job is the timeline", () => {
@@ -25,6 +32,11 @@ describe("the first tab", () => {
 });
 
 it("a script has no gradients tab", () => {
-  expect(tabsOf({ spec: {} })).toContain("gradients");
-  expect(tabsOf({ spec: { script: { path: "train.py" } } })).not.toContain("gradients");
+  expect(tabsOf({ kind: "job", spec: {} })).toContain("gradients");
+  const spec = { script: { path: "train.py" } };
+  expect(tabsOf({ kind: "job", spec })).not.toContain("gradients");
+});
+
+it("a run has no tabs of processes", () => {
+  expect(tabsOf({ kind: "run", spec: null })).toEqual(["curves", "timeline", "outputs", "spec"]);
 });

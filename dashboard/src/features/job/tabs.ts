@@ -1,4 +1,4 @@
-import { isFinished, type Job } from "@/shared/api/types";
+import { isFinished, isRun, type Job } from "@/shared/api/types";
 
 const TABS = ["curves", "gradients", "logs", "timeline", "checkpoints", "outputs", "spec"] as const;
 export type Tab = (typeof TABS)[number];
@@ -19,15 +19,19 @@ export function endedWithoutStep(job: Pick<Job, "finished_at" | "step">): boolea
 
 /** The tab that a job's page opens on: the one that has something to show. */
 export function firstTab(
-  job: Pick<Job, "attempt" | "finished_at" | "metrics" | "step" | "spec">,
+  job: Pick<Job, "attempt" | "finished_at" | "kind" | "metrics" | "step" | "spec">,
 ): Tab {
+  if (isRun(job)) return "curves";
   if (job.attempt === 0) return "timeline";
   // A script reports metrics only if it uses the SDK.
-  if (job.spec.script) return Object.keys(job.metrics).length > 0 ? "curves" : "logs";
+  if (job.spec?.script) return Object.keys(job.metrics).length > 0 ? "curves" : "logs";
   return endedWithoutStep(job) ? "timeline" : "curves";
 }
 
-/** The tabs of a job: gradients of a script are never recorded. */
-export function tabsOf(job: Pick<Job, "spec">): readonly Tab[] {
-  return job.spec.script ? TABS.filter((tab) => tab !== "gradients") : TABS;
+const OF_RUNS: readonly Tab[] = ["curves", "timeline", "outputs", "spec"];
+
+/** The tabs of a job: gradients of a script are never recorded, and a run has no processes here. */
+export function tabsOf(job: Pick<Job, "kind" | "spec">): readonly Tab[] {
+  if (isRun(job)) return OF_RUNS;
+  return job.spec?.script ? TABS.filter((tab) => tab !== "gradients") : TABS;
 }

@@ -54,6 +54,11 @@ export function isFinished(job: Pick<Job, "finished_at">): boolean {
   return job.finished_at !== null;
 }
 
+/** Whether a job runs elsewhere, and is only logged here. */
+export function isRun(job: Pick<Job, "kind">): boolean {
+  return job.kind === "run";
+}
+
 /** Whether ranks may be at work, so that metrics and logs change without a command. */
 export function isActive(job: Pick<Job, "running_since">): boolean {
   return job.running_since !== null;

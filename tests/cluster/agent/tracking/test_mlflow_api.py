@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support.cluster.attempts import read_tables
 
-from trainhall.cluster.agent.tracking.mlflow_api import ApiError, MlflowApi, Request
+from trainhall.cluster.agent.tracking.mlflow_api import MlflowApi, Request
 from trainhall.cluster.agent.tracking.record import MAX_NAMES, Record, Run
+from trainhall.cluster.wire.mlflow import ApiError
 from trainhall.training.link.folder import AttemptFolder, Writer
 
 WRITER = Writer(0, 1)

@@ -22,7 +22,7 @@ SPEC: dict[str, Any] = {
 async def test_provenance_lives_as_long_as_the_job(cluster: SimulatedCluster) -> None:
     service = cluster.coordinator.jobs
     job, _ = await service.submit(validate_spec(SPEC))
-    assert "provenance" not in job.spec
+    assert "provenance" not in (job.spec or {})
     found = await service.provenance(job.id)
     assert found.command == ["trainhall", "submit", "--token", "***"]
     assert found.git is not None

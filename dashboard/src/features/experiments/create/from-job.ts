@@ -20,7 +20,7 @@ type Spec = Record<string, unknown>;
 
 /** An experiment in YAML on a job that was submitted before, with its code. */
 export function experimentOn(job: Pick<Job, "name" | "spec" | "main_metric">, kind: KindOnJob) {
-  const base = baseOf(job.spec);
+  const base = baseOf(job.spec ?? {});
   const named = { name: `${job.name.slice(0, NAME_LENGTH)} ${kind}`, kind, job: base };
   if (kind === "benchmark") {
     return specText({ ...named, space: { "resources.workers": [workersOf(base)] }, repeats: 3 });

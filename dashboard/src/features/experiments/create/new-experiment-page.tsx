@@ -36,7 +36,7 @@ function FromJob({ id, kind, examples }: Props & { id: string; kind: KindOnJob }
   const query = useJob(id);
   if (!query.data) return <Pending query={query} what="the job" height={420} />;
   const { name, spec } = query.data;
-  const code = typeof spec.code === "string" ? " It uses the code uploaded with it." : "";
+  const code = typeof spec?.code === "string" ? " It uses the code uploaded with it." : "";
   const values = kind === "sweep" ? " Give the values to try, with commas between them." : "";
   const origin = `A ${kind} of ${name} (${id}).${code}${values}`;
   const text = experimentOn(query.data, kind);

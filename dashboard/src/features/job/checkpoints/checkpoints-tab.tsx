@@ -80,7 +80,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
 function NoCheckpoints({ job }: { job: Job }) {
   return (
     <Empty title={isFinished(job) ? "No checkpoints" : "No checkpoints yet"}>
-      {job.spec.script ? (
+      {job.spec?.script ? (
         <>
           A script saves checkpoints with <code>trainhall.checkpoint.save</code>.
         </>
@@ -210,7 +210,7 @@ const STRATEGIES: Record<Strategy, string> = {
 
 function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {
   const [workers, setWorkers] = useState<number | string>(job.world_size);
-  const { strategy: before = "" } = (job.spec.parallelism ?? {}) as { strategy?: string };
+  const { strategy: before = "" } = (job.spec?.parallelism ?? {}) as { strategy?: string };
   const [strategy, setStrategy] = useState(before);
   const chosenWorkers = typeof workers === "number" ? workers : Number.NaN;
   return (
@@ -242,7 +242,7 @@ function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {
         onChange={setWorkers}
         data-autofocus
       />
-      {job.spec.task ? (
+      {job.spec?.task ? (
         <Select
           label="Strategy"
           description="Checkpoints load under any strategy."

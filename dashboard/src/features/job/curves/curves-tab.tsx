@@ -2,7 +2,7 @@ import { Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { endedWithoutStep } from "@/features/job/tabs";
-import type { Job } from "@/shared/api/types";
+import { isRun, type Job } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
 import { useArrangement } from "@/shared/curves/controls/arrange";
 import { CurveControls, NoMatch } from "@/shared/curves/controls/controls";
@@ -152,7 +152,10 @@ function useSeriesKey(curves: CurveStore): string {
 function NoCurves({ job, live }: Props) {
   const { phase } = useSignal(live.status);
   if (phase === "connecting") return <Empty title="Loading…" />;
-  if (job.spec.script) {
+  if (isRun(job)) {
+    return <Empty title="No metrics logged">What the run's client logs appears here.</Empty>;
+  }
+  if (job.spec?.script) {
     return (
       <Empty title="No metrics reported">
         The script's output is under Logs. Metrics that it reports through the Trainhall SDK or

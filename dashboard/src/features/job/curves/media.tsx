@@ -17,7 +17,7 @@ const MOST = LIMITS.image;
 /** Images, tables and histograms that the job's script has logged; nothing without any. */
 export function Media({ job }: { job: Job }) {
   const { data } = useOutputs(job);
-  const { outputs } = job.spec as { outputs?: { path?: string } };
+  const { outputs } = (job.spec ?? {}) as { outputs?: { path?: string } };
   const series = useMemo(() => mediaOf(data ?? [], outputs?.path), [data, outputs?.path]);
   const id = useId();
   if (series.length === 0) return null;

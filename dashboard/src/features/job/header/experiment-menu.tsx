@@ -17,7 +17,7 @@ export function ExperimentMenu({ job: { id, spec } }: { job: Pick<Job, "id" | "s
         <MenuLink to="/experiments/new" search={{ job: id, kind: "sweep" }}>
           Sweep this job
         </MenuLink>
-        {spec.task ? (
+        {spec?.task ? (
           <MenuLink to="/experiments/new" search={{ job: id, kind: "benchmark" }}>
             Benchmark this job
           </MenuLink>

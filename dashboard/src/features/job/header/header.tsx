@@ -6,7 +6,14 @@ import { useAttempts } from "@/features/job/api/attempts";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
 import { lastLineOptions } from "@/shared/api/jobs";
-import { hasReason, isActive, isFinished, type Job, type QueueEntry } from "@/shared/api/types";
+import {
+  hasReason,
+  isActive,
+  isFinished,
+  isRun,
+  type Job,
+  type QueueEntry,
+} from "@/shared/api/types";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, plural } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
@@ -52,8 +59,12 @@ export function Header({ job, live }: Props) {
         }
         commands={
           <Group gap="xs">
-            <ExperimentMenu job={job} />
-            <ResizeButton job={job} />
+            {isRun(job) ? null : (
+              <>
+                <ExperimentMenu job={job} />
+                <ResizeButton job={job} />
+              </>
+            )}
             <JobCommands job={job} />
           </Group>
         }
@@ -114,7 +125,10 @@ function placeText(entry: QueueEntry, now: number): string {
 }
 
 function Facts({ job }: { job: Job }) {
-  const spec = job.spec as { parallelism?: ParallelismSpec; task?: { name?: string } | null };
+  const spec = (job.spec ?? {}) as {
+    parallelism?: ParallelismSpec;
+    task?: { name?: string } | null;
+  };
   // A script parallelizes its model by itself; a plan replaces the strategy `auto`.
   const parallelism = job.plan ? (job.plan.parallelism as ParallelismSpec) : spec.parallelism;
   const details = spec.task && parallelism ? parallelismOf(parallelism, job) : [];
@@ -122,22 +136,33 @@ function Facts({ job }: { job: Job }) {
     <RunFacts>
       <OwnerFacts of={job} />
       {job.experiment ? <ExperimentLink run={job.experiment} /> : null}
-      <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
-      <span>{plural(job.world_size, "worker")}</span>
+      {isRun(job) ? (
+        <>
+          <span>run, logged from elsewhere</span>
+          {job.group === null ? null : <span>group {job.group}</span>}
+        </>
+      ) : (
+        <>
+          <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
+          <span>{plural(job.world_size, "worker")}</span>
+        </>
+      )}
       {details.map((text) => (
         <span key={text}>{text}</span>
       ))}
       {job.attempt > 0 ? <span>attempt {job.attempt}</span> : null}
       {job.priority !== 0 ? <span>priority {job.priority}</span> : null}
-      <span>
-        submitted <Ago value={job.created_at} />
-      </span>
+      {isRun(job) ? null : (
+        <span>
+          submitted <Ago value={job.created_at} />
+        </span>
+      )}
       {job.started_at === null || job.finished_at !== null ? null : (
         <span>
           started <Ago value={job.started_at} />
         </span>
       )}
-      {job.running_since === null && job.attempt > 0 ? (
+      {job.running_since === null && (job.attempt > 0 || isRun(job)) ? (
         <span>ran for {duration(ranSeconds(job, 0))}</span>
       ) : null}
     </RunFacts>
@@ -213,7 +238,7 @@ function JobProgress({ job, live }: Props) {
 /** Elapsed time and newest log line of a script that reports no steps. */
 function LastLine({ job, live }: Props) {
   const elapsed = useElapsed(job);
-  const silent = Boolean(job.spec.script) && currentStep(job, live) === 0 && job.attempt > 0;
+  const silent = Boolean(job.spec?.script) && currentStep(job, live) === 0 && job.attempt > 0;
   const line = useQuery({ ...lastLineOptions(job.id, isActive(job)), enabled: silent });
   if (!silent || job.started_at === null) return null;
   return (

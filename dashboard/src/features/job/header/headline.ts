@@ -69,7 +69,7 @@ function mainFigure({ main_metric: main, spec }: Reporting): Figure | null {
   if (main === null) return null;
   const figure = FIGURES.find(({ name }) => name === main.name) ?? figureOf(main.name);
   // A training loss is noisy at every step: its best value says little, unless it was asked for.
-  const averaged = !spec.metric && figure.aggregate === "mean";
+  const averaged = !spec?.metric && figure.aggregate === "mean";
   return averaged ? figure : { ...figure, aggregate: main.goal ?? "latest" };
 }
 

@@ -91,7 +91,7 @@ function current(job: Job, before: WorkerRange): string {
 
 function effect(job: Job): string {
   if (!hasRanks(job)) return "The new number applies when it starts.";
-  const how = job.spec.script
+  const how = job.spec?.script
     ? "It saves a checkpoint and resumes from it; a script without the SDK starts from scratch."
     : "With ddp this happens in place; other strategies resume from a checkpoint saved first.";
   return `It is resized as soon as devices are free. ${how}`;

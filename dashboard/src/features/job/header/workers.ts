@@ -10,7 +10,7 @@ export interface WorkerRange<N = number> {
 
 /** The workers that a job's spec requests. */
 export function requestedWorkers(job: Pick<Job, "spec" | "world_size">): WorkerRange {
-  const { workers, min_workers, max_workers } = (job.spec.resources ?? {}) as {
+  const { workers, min_workers, max_workers } = (job.spec?.resources ?? {}) as {
     workers?: number;
     min_workers?: number;
     max_workers?: number;

@@ -22,7 +22,7 @@ const COLUMNS: Column<JobDataSet>[] = [
 
 /** The data sets of a job, as its hosts found them; nothing for a job without. */
 export function DataSets({ job }: { job: Job }) {
-  const has = ((job.spec.data as unknown[] | undefined) ?? []).length > 0;
+  const has = ((job.spec?.data as unknown[] | undefined) ?? []).length > 0;
   const found = useQuery({
     ...listDataSetsOptions({ path: { job_id: job.id } }),
     enabled: has,

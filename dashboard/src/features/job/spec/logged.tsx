@@ -1,5 +1,5 @@
 import { Stack, Text } from "@mantine/core";
-import type { Job } from "@/shared/api/types";
+import { isRun, type Job } from "@/shared/api/types";
 import { metric } from "@/shared/format";
 import { type Column, Table } from "@/shared/table/table";
 
@@ -12,13 +12,13 @@ const COLUMNS: Column<Entry>[] = [
 
 /** Parameters that the job has logged itself, as by MLflow, and its MLflow tags; nothing without. */
 export function Logged({ job }: { job: Job }) {
-  const own = (job.spec.parameters ?? {}) as Record<string, unknown>;
+  const own = (job.spec?.parameters ?? {}) as Record<string, unknown>;
   const logged = Object.entries(job.parameters)
     .filter(([name]) => !(name in own))
     .map(([name, value]): Entry => [name, typeof value === "number" ? metric(value) : `${value}`]);
   return (
     <Stack gap="md">
-      <Entries title="Logged parameters" rows={logged} />
+      <Entries title={isRun(job) ? "Parameters" : "Logged parameters"} rows={logged} />
       <Entries title="MLflow tags" rows={Object.entries(job.mlflow_tags)} />
     </Stack>
   );

@@ -4,7 +4,7 @@ import { linkOptions } from "@tanstack/react-router";
 import { createContext, memo, useContext, useMemo } from "react";
 import { plainText } from "@/shared/ansi";
 import { lastLineOptions } from "@/shared/api/jobs";
-import { hasReason, isActive, isFinished, type Job } from "@/shared/api/types";
+import { hasReason, isActive, isFinished, isRun, type Job } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric, NOTHING, plural, valueAt } from "@/shared/format";
@@ -48,7 +48,7 @@ const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }
   user: { px: 110, cell: (job) => <Owner of={job} /> },
   project: { px: 120, cell: (job) => job.project },
   tags: { px: 160, cell: (job) => <Tags tags={job.tags} /> },
-  task: { px: 130, cell: (job) => (job.spec.task as { name?: string } | null)?.name ?? "script" },
+  task: { px: 130, cell: taskOf },
   strategy: { px: 120, cell: strategyOf },
   priority: { px: 90, right: true, cell: (job) => count(job.priority) },
 };
@@ -89,8 +89,13 @@ function valueCell(id: ColumnId): (job: Job) => React.ReactNode {
   };
 }
 
+function taskOf(job: Job): string {
+  if (isRun(job)) return "run";
+  return (job.spec?.task as { name?: string } | null)?.name ?? "script";
+}
+
 function strategyOf(job: Job): string {
-  return (job.spec.parallelism as { strategy?: string } | undefined)?.strategy ?? NOTHING;
+  return (job.spec?.parallelism as { strategy?: string } | undefined)?.strategy ?? NOTHING;
 }
 
 function widthOf(column: Column<Job>): number {
@@ -248,7 +253,7 @@ function Elapsed({ job }: { job: Job }) {
 
 /** The main metric; for a script that reports none, the last line of its output. */
 function MetricOrLastLine({ job }: { job: Job }) {
-  const silent = Boolean(job.spec.script) && job.main_metric === null;
+  const silent = Boolean(job.spec?.script) && job.main_metric === null;
   if (!silent) return <MainMetric job={job} />;
   return (
     <Later>

@@ -15,6 +15,7 @@ export function configsOf(jobs: readonly Job[]): string[] {
 export function seedGroups(jobs: readonly Pick<Job, "spec">[]): number[][] {
   const groups = new Map<string, number[]>();
   jobs.forEach(({ spec }, i) => {
+    if (spec === null) return;
     const compared = { ...spec, parallelism: { ...Object(spec.parallelism), predict: undefined } };
     const key = JSON.stringify(compared, (name, value) =>
       name === "name" || /(^|_)seed$/.test(name) ? undefined : value,

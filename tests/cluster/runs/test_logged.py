@@ -2,7 +2,7 @@
 
 from support.cluster.simulated import SimulatedCluster
 
-from trainhall.cluster.gateway import logged
+from trainhall.cluster.runs import logged
 from trainhall.db.models import Job
 
 

@@ -1,0 +1,1 @@
+"""Tables of what programs elsewhere log; imports `db.models` and SQLAlchemy alone."""
