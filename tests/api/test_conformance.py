@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase
-from schemathesis.core.result import Ok
-from schemathesis.pytest.lazy import get_all_tests
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.python._constants.orchestrator import make_constants_value_source
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -22,9 +23,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from support.cluster.web import served
+from support.database import ApplicationDatabase
 from support.examples import share_of
 from support.tracked import ROOT
 
+from trainhall.api import startup
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
 
@@ -96,10 +99,15 @@ def _made(schema: Any, operation: str) -> list[AnyCase]:
     def keep(case: AnyCase) -> None:
         cases.append(case)
 
-    one = schema.include(name=operation)
-    [made] = get_all_tests(schema=one, test_func=keep, settings=FEW, given_kwargs={})
-    assert isinstance(made, Ok), made
-    _, make = made.ok()
+    method, path = operation.split(maxsplit=1)
+    make = build_operation_test(
+        config=schema.config,
+        operation=schema[path][method],
+        test_func=keep,
+        given_kwargs={},
+        feedback=FeedbackSources(constants_value_source=make_constants_value_source(schema)),
+        explicit_settings=FEW,
+    )
     make()
     return cases
 
@@ -121,9 +129,13 @@ def on_postgres(
         yield url
 
 
-def _serving(folder: Path, database_url: str) -> AbstractContextManager[str]:
+@contextmanager
+def _serving(folder: Path, database_url: str) -> Iterator[str]:
     settings = Settings(data_dir=folder, database_url=database_url, auth="none")
-    return served(create_app(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(startup, "Database", ApplicationDatabase)
+        with served(create_app(settings)) as url:
+            yield url
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
