@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         on_resize,
         parameters,
         report,
+        resume_own,
         should_stop,
     )
     from trainhall.training.sdk.session import Context
@@ -47,6 +48,7 @@ __all__ = [
     "on_resize",
     "parameters",
     "report",
+    "resume_own",
     "should_stop",
 ]
 

@@ -59,6 +59,11 @@ def init(
     return session.context
 
 
+def context() -> Context:
+    """Return where this process stands, and set nothing up: for what runs beside a script."""
+    return _opened().context
+
+
 def report(
     metrics: Mapping[str, Any] | None = None, /, *, step: int | None = None, **values: Any
 ) -> None:
@@ -66,7 +71,8 @@ def report(
 
     A value is a number, a 0-d tensor on any device or a numpy scalar. Rank 0's are the job's
     curves, those of another rank are curves of that rank: reduce before, if you want the mean.
-    Without `step` the count goes up by one with every call.
+    Without `step` the count goes up by one with every call. `report(step=step)` says how far
+    training is where there is nothing to measure.
 
     Raises:
         TypeError, ValueError: a name or a value cannot be a metric's.
@@ -192,10 +198,21 @@ def should_stop() -> bool:
     return _begun().should_stop()
 
 
-def leave() -> NoReturn:
+def resume_own(step: int) -> None:
+    """Note that the script resumes after a step from a checkpoint of its own; 0: from none.
+
+    Curves of earlier attempts end there. `checkpoint.load()` notes the same.
+    """
+    _opened().resume_own(checked_step(step))
+
+
+def leave(saved: str | None = None) -> NoReturn:
     """End this rank after `should_stop()`: wait for the last save and exit as Trainhall expects.
 
     It raises SystemExit. The job is then paused, and continues from the checkpoint when resumed.
+
+    Args:
+        saved: name of a checkpoint that the script has saved otherwise, and loads by itself.
 
     Raises:
         NotSavedError: the last checkpoint could not be written, on all ranks; the job's reason says
@@ -203,7 +220,7 @@ def leave() -> NoReturn:
     """
     session = _opened()
     session.check_mine()
-    session.leave()
+    session.leave(saved)
 
 
 def on_resize(callback: Callable[[int, int], None]) -> None:

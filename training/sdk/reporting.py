@@ -54,7 +54,7 @@ class Reporter:
         """The newest value of every name."""
 
     def report(self, values: Mapping[str, Any], step: int | None) -> None:
-        """Note values of a step; without one, of the step after the last.
+        """Note values of a step; without one, of the step after the last. There may be no values.
 
         Raises:
             TypeError, ValueError: a name or a value is none; nothing of the call is noted.
@@ -66,12 +66,12 @@ class Reporter:
                 f"more than {MAX_NAMES} different metrics; a name is that of a curve, and what "
                 "changes from step to step belongs into step= or the value"
             )
-        if not checked:
-            return
-        self._names |= checked.keys()
-        self.step = max(self.step, at)
-        self.last |= checked
-        self._output.take(at, checked)
+        if checked or step is not None:
+            self.step = max(self.step, at)
+        if checked:
+            self._names |= checked.keys()
+            self.last |= checked
+            self._output.take(at, checked)
 
     def finite(self) -> dict[str, float]:
         """Return the newest values as a checkpoint keeps them. Waits for a GPU."""

@@ -155,10 +155,13 @@ class Session:
             self._control.answer()
         return stop
 
-    def leave(self) -> NoReturn:
+    def leave(self, own: str | None) -> NoReturn:
         """End this rank as all ranks agreed to: paused if a checkpoint is there, else stopped.
 
         If no stop was requested, the script completes.
+
+        Args:
+            own: name of a checkpoint of the script's own.
         """
         if self._progress is not None:
             self._progress.set_activity(Activity.ENDING)
@@ -172,6 +175,9 @@ class Session:
         elif self._command is Command.PAUSE and saved is not None:
             code = EXIT_PAUSED
             self._append_event("paused", {"step": saved})
+        elif self._command is Command.PAUSE and own is not None:
+            message = f"the script saved {own}, from which it resumes by itself"
+            self._append_event("note", {"message": message})
         elif self._command is Command.PAUSE:
             self._append_event("note", {"message": self._unsaved_pause()})
         raise SystemExit(code)
@@ -252,6 +258,13 @@ class Session:
             for callback in self._resized:
                 callback(before, now)
         return dict(state)
+
+    def resume_own(self, step: int) -> None:
+        """Note that the script resumes after a step from a checkpoint of its own; 0: from none."""
+        if self.is_mine:
+            self._start["resumed_from"] = step or None
+            self.loaded_step = self.reporter.step = step
+            self._begin()
 
     def on_resize(self, callback: Resized) -> None:
         self._resized.append(callback)

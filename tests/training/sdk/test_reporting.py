@@ -83,7 +83,8 @@ def test_steps_count_up_unless_they_are_given() -> None:
         reporter.report({"loss": 1}, step)
     assert [step for step, _ in kept.points] == [1, 2, 10, 11, 4, 12]
     reporter.report({}, None)
-    assert (len(kept.points), reporter.step) == (6, 12)
+    reporter.report({}, 20)
+    assert (len(kept.points), reporter.step) == (6, 20)
     assert reporter.finite() == {"loss": 1.0}
 
 

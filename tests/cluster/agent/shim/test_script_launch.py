@@ -476,6 +476,27 @@ th.leave()
     assert "starts again from its beginning" in events(one)["note"]["message"]
 
 
+def test_checkpoints_of_scripts_own_are_reported(run_warm: Any, tmp_path: Path) -> None:
+    text = """
+import time
+import trainhall as th
+th.resume_own(7)
+th.report(loss=1.0, step=8)
+while not th.should_stop():
+    print("going", flush=True)
+    time.sleep(0.01)
+th.leave(saved="ckpt.pt")
+"""
+    one = run_warm(script(tmp_path, text))
+    one.wait_for_output(b"going")
+    one.send_command(Command.PAUSE)
+    assert one.wait().outcome is Outcome.PAUSED
+    found = events(one)
+    assert found["started"]["resumed_from"] == 7
+    assert found["stepped"]["step"] == 8
+    assert found["note"]["message"] == "the script saved ckpt.pt, from which it resumes by itself"
+
+
 def test_script_pause_with_failed_save_is_reported(run_warm: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
