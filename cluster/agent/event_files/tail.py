@@ -33,6 +33,8 @@ one for validation: whether there are several decides about the names."""
 PART_BYTES = 512 * 1024
 """Bytes that are read of all files at once: a frame holds their values, and a host has other things
 to do meanwhile."""
+MAX_KNOWN = 2 * MAX_FILES
+"""Files that may be noted; of more, those that are gone are not any longer."""
 MAX_NAME = 128
 MAX_NAMES = 1000
 MAX_STEP = 2**62
@@ -99,8 +101,8 @@ class EventFileTail:
         self._folder = folder
         self._state = state
         self.writer = Writer(state.rank, state.generation)
-        self._folders = EventFolders(working_folder(folder, launch))
         self._root = working_folder(folder, launch)
+        self._folders = EventFolders(self._root)
         self._first_seen: float | None = None
         self._names: set[str] = set()
         """Counted by each agent from 0; the coordinator counts, too."""
@@ -140,6 +142,9 @@ class EventFileTail:
         if self._state.origin is None and not self._choose_origin(grown, ended=ended):
             return False
         offsets = dict(self._now.offsets)
+        if len(offsets) > MAX_KNOWN:
+            there = {*sizes, *others}
+            offsets = {name: at for name, at in offsets.items() if name in there}
         values: list[tuple[float, int, str, Event]] = []
         left = PART_BYTES
         for name in sorted(grown):
