@@ -36,7 +36,7 @@ from trainhall.api.routes import (
 from trainhall.api.routes.login import commands
 from trainhall.api.routes.people import groups, projects, secrets, users
 from trainhall.api.routes.site import probes
-from trainhall.api.routes.tunnels import stacks
+from trainhall.api.routes.tunnels import profiles, stacks
 from trainhall.api.schemas.accounts import (
     Login,
     LoginCode,
@@ -51,7 +51,7 @@ from trainhall.api.schemas.accounts import (
     UserChange,
 )
 from trainhall.api.schemas.alerts import AlertChange, NewAlert
-from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
+from trainhall.api.schemas.jobs import Changes, JobEdit, NewProfile, NewView, Resize
 from trainhall.api.schemas.logins import (
     BrowserCode,
     DeviceCode,
@@ -72,7 +72,7 @@ PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, code.jobs_router, cluster.router, metrics.router,
     checkpoints.router, outputs.router, experiments.router, alerts.router, views.router,
     ledger.router, reports.router, auth.router, commands.router, audit.router, users.router,
-    groups.router, projects.router, secrets.router, stacks.router,
+    groups.router, projects.router, secrets.router, stacks.router, profiles.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -161,6 +161,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 Resize,
                 Changes,
                 JobEdit,
+                NewProfile,
                 NewView,
                 ExperimentSpec,
                 NewAlert,

@@ -261,6 +261,7 @@ class Settings(Documented, BaseSettings):
             secrets_key_file=self.secrets_key_file,
             audit_days=self.audit_days,
             exec_allowed=self.allow_exec and not self.mock,
+            profiles_allowed=not self.mock,
             exec_idle_seconds=self.exec_idle,
             quotas=self.quotas,
             preemption=self.preemption,

@@ -29,6 +29,7 @@ from trainhall.cli.plan import command as plan
 from trainhall.cli.reports import commands as reports
 from trainhall.cli.server import serve, up
 from trainhall.cli.tunnels import commands as tunnels
+from trainhall.cli.tunnels import profile
 from trainhall.cli.verify import command as verify
 
 app = typer.Typer(
@@ -67,6 +68,7 @@ app.command("rm", rich_help_panel=JOBS)(annotations.rm)
 app.command("exec", rich_help_panel=JOBS)(tunnels.execute)
 app.command("forward", rich_help_panel=JOBS)(tunnels.forward)
 app.command("stacks", rich_help_panel=JOBS)(tunnels.stacks)
+app.command("profile", rich_help_panel=JOBS)(profile.profile)
 app.command("wait", rich_help_panel=JOBS)(jobs.wait)
 app.add_typer(experiments.app, name="experiment", rich_help_panel=JOBS)
 app.add_typer(reports.app, name="report", rich_help_panel=JOBS)

@@ -43,6 +43,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.outputs.service import OutputService
 from trainhall.cluster.outputs.store import OutputStore
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
+from trainhall.cluster.profiles.service import ProfileService
 from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reconcile.reconciler import Reconciler
@@ -118,6 +119,7 @@ class Coordinator:
         self.ledger = LedgerService(context)
         self.ledger_keeper = LedgerKeeper(context)
         self.gradients = GradientService(context)
+        self.profiles = ProfileService(context)
         self.checkpoints = CheckpointService(context, self.store)
         self.rank_events = RankEvents(context, self.checkpoints)
         undeliverable = UndeliverableAttempts()

@@ -98,6 +98,8 @@ class ClusterOptions:
     """Rows of the audit log are kept for so many days."""
     exec_allowed: bool = True
     """Users may begin sessions beside the ranks of jobs that they may cancel."""
+    profiles_allowed: bool = True
+    """The ranks of jobs are processes, whose steps can be profiled."""
     exec_idle_seconds: float = 4 * 3600.0
     """A session through which nothing has passed for so long is ended."""
     housekeeping_seconds: float = 30.0

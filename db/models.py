@@ -258,6 +258,8 @@ class Attempt(Base):
         Document(dict[int, GenerationStart]), default=dict
     )
     """By generation, how it began."""
+    asks_to_stop: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its script asks after every step whether to stop, on all ranks."""
     package_set: Mapped[str | None] = mapped_column(ForeignKey("package_sets.sha256"), index=True)
     """Environment of its rank 0; None until that has reported it."""
 

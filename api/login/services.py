@@ -26,6 +26,7 @@ from trainhall.cluster.jobs.source.code_files import JobCodeService
 from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.outputs.service import OutputService
+from trainhall.cluster.profiles.service import ProfileService
 from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reports.service import ReportService
@@ -115,6 +116,10 @@ class LimitedServices:
     @cached_property
     def outputs(self) -> OutputService:
         return self.unlimited.outputs.limited_to(self.caller)
+
+    @cached_property
+    def profiles(self) -> ProfileService:
+        return self.unlimited.profiles.limited_to(self.caller)
 
     @cached_property
     def projects(self) -> ProjectService:

@@ -11,6 +11,7 @@ from trainhall.cluster.jobs.listing.saved_views import ListView
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.scheduling.views import Outlook
 from trainhall.db.views import JsonObject, View
+from trainhall.training.link.profiling.messages import MAX_RANKS, MAX_STEPS
 from trainhall.training.spec.base import Notes, Tag, Tags
 
 ViewName = Annotated[str, Field(max_length=64, pattern=r"^[^\W_][^/\x00-\x1f\x7f]*$")]
@@ -43,6 +44,19 @@ class Resize(Body):
     """Minimum of an elastic job. If omitted, it stays; 1 for a job that had a fixed number."""
     max_workers: StrictInt | None = None
     """Maximum of an elastic job. If omitted, it stays."""
+
+
+class NewProfile(Body):
+    """Profile of a running job's next steps."""
+
+    steps: Annotated[StrictInt, Field(ge=1, le=MAX_STEPS)] = 20
+    """Number of steps."""
+    ranks: Annotated[list[StrictInt], Field(min_length=1, max_length=MAX_RANKS)] | None = None
+    """Ranks to profile; null: all."""
+    stacks: StrictBool = False
+    """Record the Python calls, too; steps take longer."""
+    memory: StrictBool = False
+    """Record allocations of tensors, too."""
 
 
 class JobEdit(Body):

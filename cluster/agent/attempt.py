@@ -39,6 +39,8 @@ class Attempt:
     """Command that an agent which is about to end gives it."""
     gradients: int = 0
     """The newest request for gradients that this agent has passed on to its ranks."""
+    profile: int = 0
+    """The same of requests for a profile."""
     task: asyncio.Task[None] | None = None
     """Work in progress: preparing, starting, or cleaning up after a dead shim."""
     removal: asyncio.Task[None] | None = None
@@ -54,7 +56,9 @@ class Attempt:
         if stage is Stage.READY and (self.started_at is not None or self.task is not None):
             # A shim is on its way; it gets its commands once it listens.
             stage = Stage.LIVE
-        return ObservedAttempt(stage, asked, shipped, self.final_command, self.gradients)
+        return ObservedAttempt(
+            stage, asked, shipped, self.final_command, self.gradients, self.profile
+        )
 
     def as_owner(self) -> AbstractContextManager[None]:
         """Touch the files in its folder as their owner, who may have put links there."""

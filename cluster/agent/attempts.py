@@ -25,6 +25,7 @@ from trainhall.cluster.agent.reconcile import (
     Regroup,
     ReportNotStarted,
     RequestGradients,
+    RequestProfile,
     SendCommand,
     Stage,
     Start,
@@ -38,6 +39,7 @@ from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.profiling.messages import ProfileRequest
 from trainhall.training.link.status import Outcome
 
 
@@ -165,6 +167,8 @@ class Attempts:
                     folder_ipc.send_command(attempt.folder, command)
             case RequestGradients(token, gradients):
                 _request_gradients(self.observed.by_token[token], gradients)
+            case RequestProfile(token, request):
+                _request_profile(self.observed.by_token[token], request)
             case Regroup(token, onto):
                 self._regroup(self.observed.by_token[token], onto)
             case EndAsGeneration(token, onto):
@@ -287,3 +291,12 @@ def _request_gradients(attempt: Attempt, gradients: int) -> None:
         with contextlib.suppress(OSError), attempt.as_owner():
             Control.ask(attempt.folder.control, gradients)
         attempt.gradients = gradients
+
+
+def _request_profile(attempt: Attempt, request: ProfileRequest) -> None:
+    if attempt.status is not None:
+        # As above; on a full disk there is another try.
+        with contextlib.suppress(OSError), attempt.as_owner():
+            replace_json(attempt.folder.profile(request.number), request)
+            Control.ask_profile(attempt.folder.control, request.number)
+            attempt.profile = request.number

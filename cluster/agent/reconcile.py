@@ -12,6 +12,7 @@ from typing import Literal
 from trainhall.cluster.wire.protocol import Assignment
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Command
+from trainhall.training.link.profiling.messages import ProfileRequest
 from trainhall.training.link.status import Outcome
 
 Goal = Literal["run", "pause", "stop"]
@@ -49,6 +50,8 @@ class ObservedAttempt:
     """Command that an agent which is about to end gives it."""
     gradients: int = 0
     """The newest request for gradients that this agent has passed on to its ranks."""
+    profile: int = 0
+    """The same of requests for a profile."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class DesiredAttempt:
     """True if this host plans the job's strategy first."""
     gradients: int = 0
     """A request for the gradients of a step that waits for its answer; 0: there is none."""
+    profile: ProfileRequest | None = None
+    """A profile that was asked for, and has not ended."""
     in_place: bool = False
     """True if processes of an earlier generation of the attempt continue as this one."""
     joined: int | None = None
@@ -77,6 +82,7 @@ class DesiredAttempt:
             waits=bool(launch.ranks) and launch.node_rank > 0 and launch.rendezvous is None,
             plans=launch.planning is not None,
             gradients=assignment.gradients,
+            profile=assignment.profile,
             in_place=launch.in_place,
             joined=assignment.joined,
             leaves=not launch.ranks,
@@ -118,6 +124,13 @@ class RequestGradients(_OnAttempt):
 
 
 @dataclass(frozen=True)
+class RequestProfile(_OnAttempt):
+    """Have its ranks profile their next steps."""
+
+    request: ProfileRequest
+
+
+@dataclass(frozen=True)
 class ReportNotStarted(_OnAttempt):
     """Nothing was started, and nothing will be: say how that ends."""
 
@@ -149,6 +162,7 @@ Action = (
     | Start
     | SendCommand
     | RequestGradients
+    | RequestProfile
     | Regroup
     | EndAsGeneration
     | ReportNotStarted
@@ -238,7 +252,12 @@ def _converge(
         return []
     if state.asked < command:
         return [SendCommand(token, command)]
-    return [RequestGradients(token, wanted.gradients)] if state.gradients < wanted.gradients else []
+    requests: list[Action] = []
+    if state.gradients < wanted.gradients:
+        requests.append(RequestGradients(token, wanted.gradients))
+    if wanted.profile is not None and state.profile < wanted.profile.number:
+        requests.append(RequestProfile(token, wanted.profile))
+    return requests
 
 
 def _follow_earlier(

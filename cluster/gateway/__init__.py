@@ -1,3 +1,3 @@
 """The coordinator's end of the agents' connections; imports `checkpoints`, `jobs`, `lifecycle`,
-`nodes`, `runs`, `snapshot` and `wire`.
+`nodes`, `profiles`, `runs`, `snapshot` and `wire`.
 """

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.jobs import gradients, plans
 from trainhall.cluster.lifecycle.generations import member_since, newest_broken_generation
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
+from trainhall.cluster.profiles import requests as profiles
 from trainhall.cluster.wire.protocol import Assignment, first_problem
 from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.fencing import FencingToken
@@ -57,6 +58,7 @@ async def assignments_for(
     rows = await session.execute(_PLACED, {"at_node": node_id})
     placed = rows.all()
     requests = await gradients.pending(session, [attempt.job_id for attempt, *_ in placed])
+    profiled = await profiles.pending(session, [attempt for attempt, *_ in placed])
     found: list[Assignment] = []
     not_understood: dict[FencingToken, str] = {}
     for attempt, its_spec, address, plan, pauses_after in placed:
@@ -83,6 +85,7 @@ async def assignments_for(
                 if wanted.goal == "run":
                     continue
         wanted.gradients = requests.get(attempt.job_id, 0)
+        wanted.profile = profiled.get(attempt.job_id)
         found.append(wanted)
     return found, not_understood
 

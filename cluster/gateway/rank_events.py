@@ -29,6 +29,7 @@ from trainhall.cluster.lifecycle.generations import (
 )
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import EventCode, ReasonCode, job_label
+from trainhall.cluster.profiles import requests as profiles
 from trainhall.cluster.runs import logged
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.wire.protocol import first_problem
@@ -41,6 +42,7 @@ from trainhall.training.checkpoint.format.errors import SkipReason
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.gradient_record import GradientRecord
 from trainhall.training.link.packages import Packages
+from trainhall.training.link.profiling.messages import ProfileReport
 
 log = structlog.get_logger(__name__)
 
@@ -149,6 +151,13 @@ class RankEvents(Service):
         if event.kind == "gradients":
             await self._gradients(context, event)
             return
+        if event.kind == "profile":
+            await self._profile(context, event)
+            return
+        if event.kind == "asks":
+            context.attempt.asks_to_stop = True
+            await context.session.flush()
+            return
         if event.kind == "packages":
             await self._packages(context, event)
             return
@@ -187,7 +196,7 @@ class RankEvents(Service):
     async def _note_superseded(
         self, context: EventContext, event: RankEvent, first_superseded: int
     ) -> None:
-        if event.kind in ("gradients", "packages", "logged"):
+        if event.kind in ("gradients", "packages", "logged", "asks", "profile"):
             return
         attempt, data = context.attempt, sanitize_json(event.data)
         why = "the attempt continued without these ranks"
@@ -302,6 +311,17 @@ class RankEvents(Service):
             why = f"recorded the gradients of step {record.step}"
             data = {"step": record.step}
             await self._note(context, event, EventCode.GRADIENTS_RECORDED, why, data)
+
+    async def _profile(self, context: EventContext, event: RankEvent) -> None:
+        try:
+            report = ProfileReport.model_validate(event.data)
+        except ValidationError as error:
+            log.warning("profile_refused", job=context.job.id, error=first_problem(error))
+            return
+        why = await profiles.store(context.session, context.attempt, report, self._clock.now())
+        if why is not None:
+            data = {"profile": report.number}
+            await self._note(context, event, EventCode.PROFILE_REPORTED, why, data)
 
     async def _packages(self, context: EventContext, event: RankEvent) -> None:
         try:

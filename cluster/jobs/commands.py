@@ -41,6 +41,7 @@ class Command(StrEnum):
     EXEC = "exec"
     """A session beside its ranks: a command, or connections to a port."""
     STACKS = "stacks"
+    PROFILE = "profile"
 
 
 OF_RUNS = frozenset({Command.CANCEL, Command.ARCHIVE, Command.UNARCHIVE, Command.DELETE})
@@ -227,6 +228,8 @@ def refusal(job: Job, command: Command) -> str | None:
             return f"it is {state.value} and takes no more steps"
         case Command.EXEC | Command.STACKS if state not in ACTIVE_STATES:
             return f"it is {state.value}, and has no processes"
+        case Command.PROFILE if state is not JobState.RUNNING:
+            return f"it is {state.value}; only the steps of a running job can be profiled"
         case Command.ARCHIVE | Command.DELETE if state not in FINAL_STATES:
             return f"it is {state.value}; cancel it first, or wait until it has ended"
     return _refused_transition(state, command) if command in TRANSITIONS else None

@@ -187,6 +187,8 @@ class EventCode(StrEnum):
     OUTPUTS_WAIT = "outputs_wait"
     DATA_DIFFERS = "data_differs"
     GRADIENTS_RECORDED = "gradients_recorded"
+    PROFILE_REQUESTED = "profile_requested"
+    PROFILE_REPORTED = "profile_reported"
     NETWORK_PROBED = "network_probed"
     RESIZE_NOT_APPLIED = "resize_not_applied"
     TAGS_CHANGED = "tags_changed"

@@ -28,6 +28,7 @@ from trainhall.cluster.agent.reconcile import (
     Regroup,
     ReportNotStarted,
     RequestGradients,
+    RequestProfile,
     SendCommand,
     Stage,
     Start,
@@ -238,6 +239,8 @@ class Agent:
                 self.attempts[token].gradients = gradients
                 if (shim := self._shim(token)) is not None:
                     shim.request_gradients(gradients)
+            case RequestProfile():
+                pass  # a coordinator of simulated hosts refuses profiles
             case Regroup(token, onto):
                 self._regroup(self.attempts[token], onto)
             case EndAsGeneration(token, onto):

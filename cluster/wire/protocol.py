@@ -42,6 +42,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from trainhall.documented import Documented
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Launch, Rendezvous
+from trainhall.training.link.profiling.messages import ProfileRequest
 from trainhall.training.link.stall import Stall
 from trainhall.training.link.status import FailedRank, Outcome, RankState
 from trainhall.training.spec.plan import ChosenPlan
@@ -228,6 +229,8 @@ class Assignment(Message):
     gradients: int = 0
     """Number of a request for the gradients of a step that no rank has answered; 0: there is none.
     """
+    profile: ProfileRequest | None = None
+    """A profile that was asked for, and has not ended."""
     joined: Annotated[int, Field(ge=1)] | None = None
     """First generation from which on this node is part of the attempt without a break: an end
     here since then is the end of the present generation too, and is never started again. None: a

@@ -16,12 +16,13 @@ from trainhall.db.models import Base
 from trainhall.db.outputs import OutputFile
 from trainhall.db.provenance import DataFingerprint, JobCommit, JobProvenance, LockedEnvironment
 from trainhall.db.reports import Report
+from trainhall.db.tables.profiles import Profile
 from trainhall.db.tracking.runs import Run
 
 # Together they import the modules of all tables.
 TABLES = (
     *(Project, Alert, IdempotencyKey, CoordinatorLease, LedgerEntry, Report, OutputFile),
-    *(JobProvenance, JobCommit, LockedEnvironment, DataFingerprint, Run),
+    *(JobProvenance, JobCommit, LockedEnvironment, DataFingerprint, Run, Profile),
 )
 METADATA = Base.metadata
 

@@ -71,6 +71,8 @@ NAMES = {
     "askWhatIf",
     "readMetrics",
     "takeStacks",
+    "profileJob",
+    "listProfiles",
     "captureGradients",
     "readGradients",
     "readGradientsOfStep",

@@ -211,6 +211,7 @@ class ElasticLoop(Loop):
         """Keep what is to be kept, and let go of the present group, which is broken off."""
         if self.is_in_group:
             self.is_in_group = False
+            self.profiles.discard("the ranks regrouped")
             self.loader.close()
             self.rollback.roll_back()
             self.strategy.clear_gradients()

@@ -8,6 +8,7 @@ agent tails and ships them, and the shim commands the ranks through one shared p
     <attempt folder>/
         launch.json                what the agent asked for (`Launch`)
         secrets.json               values of its secrets, until the shim has read them
+        profile-<n>.json           a request for a profile of steps (`training.link.profiling`)
         control.bin                one shared page, which the ranks read (`Control`)
         status.json                what the shim last saw (`ShimStatus`), replaced atomically
         comparison.jsonl           of a run under `TracePlan`: a line a step

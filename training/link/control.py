@@ -20,6 +20,7 @@ _GENERATION = struct.Struct("@I")
 _GENERATION_AT = 4
 _REQUEST = struct.Struct("@Q")
 _REQUEST_AT = 24
+_PROFILE_AT = 32
 
 
 class Control:
@@ -31,6 +32,7 @@ class Control:
     bytes 4-7    the newest generation that there is a group of ranks for; the shim writes it
     bytes 8-23   when a rank here asked last (monotonic), and the longest time between two asks
     bytes 24-31  the newest request for the gradients of a step; the agent writes it
+    bytes 32-39  the newest request for a profile, whose file is there; the agent writes it
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
@@ -71,11 +73,17 @@ class Control:
         Raises:
             OSError: no shim has begun there (ENOENT), or the job has replaced the file.
         """
-        fd = open_regular(path, os.O_WRONLY)
-        try:
-            os.pwrite(fd, _REQUEST.pack(request), _REQUEST_AT)
-        finally:
-            os.close(fd)
+        _write_request(path, request, _REQUEST_AT)
+
+    @property
+    def profile(self) -> int:
+        """Number of the newest request for a profile; 0: there was none."""
+        return int(_REQUEST.unpack_from(self._page, _PROFILE_AT)[0])
+
+    @staticmethod
+    def ask_profile(path: Path, number: int) -> None:
+        """Ask the ranks for a profile whose request is in `AttemptFolder.profile`; as of `ask`."""
+        _write_request(path, number, _PROFILE_AT)
 
     @staticmethod
     def is_listened(path: Path) -> bool:
@@ -114,3 +122,11 @@ class Control:
 
     def close(self) -> None:
         self._page.close()
+
+
+def _write_request(path: Path, number: int, at: int) -> None:
+    fd = open_regular(path, os.O_WRONLY)
+    try:
+        os.pwrite(fd, _REQUEST.pack(number), at)
+    finally:
+        os.close(fd)

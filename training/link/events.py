@@ -24,6 +24,9 @@ class RankEvent(LinkModel):
                  metrics: {…}}`
     failure      before the rank leaves with an exception: `{type, message, traceback, final?}`;
                  `final`: another attempt would fail in the same way
+    asks         rank 0 of a script, when it first asks whether to stop: from then on all its ranks
+                 do so after every step
+    profile      a `training.link.profiling.messages.ProfileReport`
     gradients    rank 0, after a step whose gradients were captured: a
                  `training.link.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
@@ -44,6 +47,6 @@ class RankEvent(LinkModel):
     rank: int
     kind: Literal[
         "packages", "started", "stepped", "checkpoint", "failure", "completed", "paused",
-        "gradients", "network", "not_saved", "note", "logged",
+        "gradients", "network", "not_saved", "note", "logged", "asks", "profile",
     ]  # fmt: skip
     data: dict[str, Any] = Field(default_factory=dict)

@@ -72,6 +72,10 @@ class AttemptFolder:
         """Return an `in_place` launch whose ranks can meet: its rendezvous is known."""
         return self.path / f"group-{generation}.json"
 
+    def profile(self, number: int) -> Path:
+        """Return the request for a profile (`link.profiling.messages.ProfileRequest`)."""
+        return self.path / f"profile-{number}.json"
+
     def rank(self, rank: int) -> Path:
         return self.path / "ranks" / str(rank)
 

@@ -44,6 +44,7 @@ from trainhall.training.loop.train_state import TrainingState
 from trainhall.training.optim.optimizers import build_optimizer, learning_rate
 from trainhall.training.optim.precision import MixedPrecision
 from trainhall.training.process.rank_context import RankContext
+from trainhall.training.profiling.step_profiles import StepProfiles
 from trainhall.training.sync.dataset_check import check_same_data
 from trainhall.training.sync.rank0_log import Rank0Log
 from trainhall.training.sync.step_sync import StepSync, SyncResult
@@ -67,6 +68,7 @@ class Loop:
         self.reader = Reader(self.task, self.task.train_data, self.training.seed)
         self.clock = clock_for(self.device, self.progress.passed)
         self.control = Control(context.folder.control)
+        self.profiles = StepProfiles(context.folder, self.control, context.events.append)
         self.network: dict[str, Any] | None = None
         """The report of `network_probe`, once the links were measured."""
         self.loaded_at = 0.0
@@ -262,6 +264,7 @@ class Loop:
     def pause(self) -> int:
         """Wait for the save and report the pause; returns the exit code."""
         self.progress.set_activity(Activity.ENDING)
+        self.profiles.finish("the job paused")
         self.saving.finish()
         measured = self.measured.as_event(self.strategy.sent_bytes)
         data = {"step": self.state.step, "measured": measured}
@@ -341,10 +344,14 @@ class Loop:
             total=self.total_steps,
             schedule=self.training.learning_rate_schedule,
         )
+        if self.profiles.is_active:
+            self.profiles.step_begins(step, self.context.launch, self.rank)
         self.clock.start()
         watch = self.watch(step)
         means, norm = self.optimizer_step.run(self.batches(), rounds, self.task.loss, rate, watch)
         self.clock.finish()
+        if self.profiles.is_active:
+            self.profiles.step_ended()
         self.progress.step(step)
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
@@ -386,6 +393,7 @@ class Loop:
             peak_memory_bytes=peak_memory_bytes(self.device),
             request=self.control.request,
             generation=self.control.generation,
+            profile=self.profiles.known,
         )
         # All that is exchanged of these steps comes before anything of them is written: should it
         # break off, they are reported again as a whole.
@@ -403,6 +411,7 @@ class Loop:
         if captured is not None:
             self.rank0_log.append_event("gradients", captured.as_json())
         self.capture.note_request(result.request)
+        self.profiles.agree(result.profile)
         self.nonfinite_guard.check(first, columns.get("loss", ()), columns.get("gradient_norm", ()))
         self.check_numbers()
         return result
@@ -469,6 +478,7 @@ class Loop:
     def complete(self, seconds: float) -> int:
         """Wait for the last checkpoint and report the result."""
         self.progress.set_activity(Activity.ENDING)
+        self.profiles.finish("the job took its last step")
         self.saving.finish()
         result = {
             "steps": self.state.step,

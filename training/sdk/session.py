@@ -25,6 +25,7 @@ from trainhall.training.fencing import FencingToken
 from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.profiling.messages import ProfileReport
 from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.spool import EventSpool, MetricSpool, newest_event, newest_frame
@@ -34,6 +35,7 @@ from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal, checke
 Resized = Callable[[int, int], None]
 _LOCK = "sdk.lock"
 _TORCH_PART = "trainhall.training.sdk.together"
+_PROFILES = "trainhall.training.profiling.step_profiles"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ class Session:
         self._control: Control | None = None
         self._progress: Progress | None = None
         self._events: EventSpool | None = None
+        self._folder = folder
+        self._profiles: Any = None
+        self._refused_profile = 0
+        """Request for a profile that cannot be made here."""
         rank = self.context.rank
         if folder is None:
             self.reporter = Reporter(Terminal(rank))
@@ -138,6 +144,7 @@ class Session:
         if not self._asks_to_stop:
             self._begin()
             self._asks_to_stop = True
+            self._append_event("asks", {})
             if self._progress is not None:
                 self._progress.begin(self.reporter.step)
         elif self._progress is not None:
@@ -148,8 +155,12 @@ class Session:
         self._command = self._control.command
         if self._launch is not None and self._launch.pauses_at(self.reporter.step):
             self._command = max(self._command, Command.PAUSE)
+        profiles = self._open_profiles(self._control.profile)
+        profile = profiles.known if profiles is not None else 0
         if self._agreement is not None:
-            self._command = self._agreement.reach(self._command)
+            self._command, profile = self._agreement.reach(self._command, profile)
+        if profiles is not None:
+            self._profile_step(profile)
         stop = self._command is not Command.RUN
         if stop:
             self._control.answer()
@@ -165,6 +176,7 @@ class Session:
         """
         if self._progress is not None:
             self._progress.set_activity(Activity.ENDING)
+        self._finish_profiles()
         saved = None
         if "checkpoints" in self.__dict__:
             self.checkpoints.finish()
@@ -188,6 +200,41 @@ class Session:
             "the script paused without saving by trainhall.checkpoint.save(): when resumed, it "
             f"starts again from {start}"
         )
+
+    # -- profiles -------------------------------------------------------------------------------
+
+    def _open_profiles(self, asked: int) -> Any:
+        """Return the profiles of this rank; None until the first is asked for.
+
+        Args:
+            asked: number of the newest request.
+        """
+        if self._profiles is not None or asked == self._refused_profile:
+            return self._profiles
+        assert self._folder is not None
+        assert self._events is not None
+        if find_spec("torch") is None:
+            self._refused_profile = asked
+            why = "torch is not installed in the script's environment"
+            report = ProfileReport(
+                number=asked, rank=self.context.rank, state="failed", message=why
+            )
+            self._events.append("profile", report.model_dump(mode="json"))
+            return None
+        profiles = importlib.import_module(_PROFILES).StepProfiles
+        self._profiles = profiles(self._folder, self._control, self._events.append)
+        return self._profiles
+
+    def _profile_step(self, agreed: int) -> None:
+        """Note the end of a step, and begin to profile the next one if that was agreed on."""
+        self._profiles.step_ended()
+        self._profiles.agree(agreed)
+        if self._profiles.is_active:
+            self._profiles.step_begins(self.reporter.step + 1, self._launch, self.context.rank)
+
+    def _finish_profiles(self) -> None:
+        if self._profiles is not None:
+            self._profiles.finish("the script ended")
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -277,6 +324,8 @@ class Session:
         """Write what waits; called at the end of the process."""
         if not self.is_mine:
             return
+        # A profiler that still records would crash the end of the interpreter.
+        self._finish_profiles()
         with contextlib.suppress(Exception):  # as in the thread that writes
             self.reporter.flush()
         if "torch.distributed" in sys.modules:

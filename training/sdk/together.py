@@ -100,13 +100,15 @@ class Agreement:
         self._asked_at = time.monotonic()
         self._command = Command.RUN
 
-    def reach(self, command: Command) -> Command:
-        """Return the highest command of any rank; `RUN` until all know it. Every rank calls it
-        equally often.
+    def reach(self, command: Command, profile: int = 0) -> tuple[Command, int]:
+        """Return the highest command of any rank, `RUN` until all know it; and the profile that all
+        ranks begin now, or 0. Every rank calls it equally often.
 
         Args:
             command: this rank's own.
+            profile: the request that it has, and has not begun; 0: there is none.
         """
+        agreed = 0
         now = time.monotonic()
         self._steps += 1
         self._seconds.append(now - self._asked_at)
@@ -120,8 +122,9 @@ class Agreement:
                 command=command,
                 save=False,
                 peak_memory_bytes=0.0,
+                profile=profile,
             )
             self._seconds = []
-            self._command = result.command
+            self._command, agreed = result.command, result.profile
             self._asked_at = time.monotonic()
-        return self._command
+        return self._command, agreed

@@ -21,7 +21,7 @@ TARGET_SECONDS = 0.25
 """Training between two step syncs. The interval bounds how late a command or a metric arrives."""
 MAX_STEPS = 1000
 """Bounds what a rank holds, and loses when it is killed, between two step syncs."""
-_HEADER = 5
+_HEADER = 6
 
 Rows = npt.NDArray[np.float64]
 
@@ -44,6 +44,8 @@ class SyncResult:
     """[step, column]: the mean over ranks of each column, summed in rank order."""
     ranks: Rows = field(default_factory=lambda: np.empty((0, 0)))
     """[rank, column]: the mean over steps of each column; empty if there were no steps."""
+    profile: int = 0
+    """A request for a profile that every rank has, and none has begun; 0: there is none."""
 
 
 def combine(gathered: Sequence[Rows], steps: int) -> SyncResult:
@@ -59,6 +61,7 @@ def combine(gathered: Sequence[Rows], steps: int) -> SyncResult:
         peak_memory_bytes=float(max(vector[2] for vector in gathered)),
         request=int(max(vector[3] for vector in gathered)),
         generation=int(max(vector[4] for vector in gathered)),
+        profile=int(min(vector[5] for vector in gathered)),
         means=total / len(tables),
         ranks=np.stack([table.mean(axis=0) for table in tables]) if steps else np.empty((0, 0)),
     )
@@ -101,6 +104,7 @@ class StepSync:
         peak_memory_bytes: float,
         request: int = 0,
         generation: int = 0,
+        profile: int = 0,
     ) -> SyncResult:
         """Exchange `rows` [steps since the last sync, columns] with the other ranks.
 
@@ -108,7 +112,7 @@ class StepSync:
             seconds: the column that holds the seconds of a step.
         """
         header = np.asarray(
-            [command, save, peak_memory_bytes, request, generation], dtype=np.float64
+            [command, save, peak_memory_bytes, request, generation, profile], dtype=np.float64
         )
         mine = np.concatenate([header, rows.reshape(-1)])
         result = combine(self.gather(mine), len(rows))

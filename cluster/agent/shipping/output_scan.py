@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from trainhall.cluster.wire.output_names import OutputNameError, name_of
 from trainhall.cluster.wire.outputs import Skipped, Why
+from trainhall.training.link.profiling.messages import traces_folder
 from trainhall.training.link.regular_file import read_regular
 from trainhall.training.spec.recovery import OutputsSpec
 
@@ -175,9 +176,11 @@ def _ignored(top: bytes) -> Matches:
 def _wanted(spec: OutputsSpec) -> Matches:
     if not spec.include and not spec.exclude:
         return lambda _path: True
+    profiles = traces_folder(spec.path) + "/"
     includes = _matcher(spec.include) if spec.include else lambda _path: True
     excludes = _matcher(spec.exclude)
-    return lambda path: includes(path) and not excludes(path)
+    # Users ask for profiles whatever the job's own files are.
+    return lambda path: path.startswith(profiles) or (includes(path) and not excludes(path))
 
 
 def _matcher(lines: Sequence[str]) -> Matches:

@@ -8,6 +8,7 @@ leaves nothing to repair, and the next one sends what is missing.
 import asyncio
 import contextlib
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -104,6 +105,8 @@ class OutputCollector:
         self._absent: set[str] = set()
         """Names that the last collection did not find."""
         self._due = time.monotonic() + INTERVAL_SECONDS
+        self._soon = math.inf
+        """When (monotonic) a file that somebody waits for has settled."""
         self._final_tries = 0
         self.is_done = False
         """The ranks have ended, and all that they left was sent."""
@@ -115,7 +118,11 @@ class OutputCollector:
 
     def is_due(self, ended: bool) -> bool:
         """Return whether a collection is to begin now."""
-        return not self.is_done and (ended or time.monotonic() >= self._due)
+        return not self.is_done and (ended or time.monotonic() >= min(self._due, self._soon))
+
+    def hurry(self) -> None:
+        """Collect soon: a rank has written a file that somebody waits for."""
+        self._soon = time.monotonic() + SETTLED_SECONDS * 1.1
 
     @property
     def sent_mark(self) -> Path:
@@ -129,6 +136,8 @@ class OutputCollector:
             UnavailableError: try again.
         """
         began = time.monotonic()
+        if self._soon <= began:
+            self._soon = math.inf
         try:
             more = await self._collect(ended)
         except RefusedError as error:

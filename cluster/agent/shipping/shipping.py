@@ -160,7 +160,7 @@ class AttemptShipper:
             source = Source(self._launch.job_id, self._launch.attempt, rank, writer, generation)
             events = EventShipper(
                 source, self._folder.events(rank, generation), self._api, self._upload,
-                owner=self._owner,
+                profiled=self.outputs.hurry, owner=self._owner,
             )  # fmt: skip
             metrics = MetricShipper(
                 source, self._folder.metrics(rank, generation), self._api, owner=self._owner

@@ -209,10 +209,13 @@ class EventShipper(FileShipper):
         api: Shipping,
         upload: Upload | None = None,
         *,
+        profiled: Callable[[], None] = lambda: None,
         owner: Owner | None = None,
     ) -> None:
         super().__init__(source, path, api, owner=owner)
         self._upload = upload
+        self._profiled = profiled
+        """Called when the rank has reported a profile."""
 
     async def _ship(self) -> bool:
         lines = self._lines()
@@ -229,6 +232,8 @@ class EventShipper(FileShipper):
         if acked >= last:
             self.offset += sum(len(raw) for raw, _ in batch)
             self.sequence = last
+            if any(event.get("kind") == "profile" for _, event in batch):
+                self._profiled()
         elif self.offset > 0:
             self.offset = self.sequence = 0
         else:

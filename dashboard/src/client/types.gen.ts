@@ -1351,7 +1351,7 @@ export type CodeFile = {
 /**
  * Command
  */
-export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients' | 'archive' | 'unarchive' | 'delete' | 'exec' | 'stacks';
+export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients' | 'archive' | 'unarchive' | 'delete' | 'exec' | 'stacks' | 'profile';
 
 /**
  * Comparison
@@ -4412,6 +4412,38 @@ export type NewNodes = {
 };
 
 /**
+ * NewProfile
+ *
+ * Profile of a running job's next steps.
+ */
+export type NewProfile = {
+    /**
+     * Steps
+     *
+     * Number of steps.
+     */
+    steps?: number;
+    /**
+     * Ranks
+     *
+     * Ranks to profile; null: all.
+     */
+    ranks?: Array<number> | null;
+    /**
+     * Stacks
+     *
+     * Record the Python calls, too; steps take longer.
+     */
+    stacks?: boolean;
+    /**
+     * Memory
+     *
+     * Record allocations of tensors, too.
+     */
+    memory?: boolean;
+};
+
+/**
  * NewProject
  *
  * Project to add.
@@ -5506,6 +5538,109 @@ export type Problem = {
      * One entry for each field that is wrong.
      */
     errors?: Array<FieldProblem>;
+};
+
+/**
+ * Profile
+ *
+ * Profile of some ranks of a job, all at the same steps.
+ */
+export type Profile = {
+    /**
+     * Id
+     *
+     * Counted from 1 for each job.
+     */
+    id: number;
+    /**
+     * Attempt
+     */
+    attempt: number;
+    /**
+     * State
+     *
+     * `requested` until the ranks begin, at the same step; `completed` if a rank has saved its
+     * trace.
+     */
+    state: 'requested' | 'running' | 'completed' | 'failed';
+    /**
+     * Reason
+     *
+     * Why it failed; null otherwise.
+     */
+    reason: string | null;
+    /**
+     * Steps
+     *
+     * Steps that were asked for.
+     */
+    steps: number;
+    /**
+     * Ranks
+     */
+    ranks: Array<number>;
+    /**
+     * Stacks
+     */
+    stacks: boolean;
+    /**
+     * Memory
+     */
+    memory: boolean;
+    /**
+     * Asked By
+     */
+    asked_by: string | null;
+    /**
+     * Asked At
+     */
+    asked_at: string;
+    /**
+     * First Step
+     *
+     * Null until the ranks have begun.
+     */
+    first_step: number | null;
+    /**
+     * Ended At
+     */
+    ended_at: string | null;
+    /**
+     * Traces
+     */
+    traces: Array<Trace>;
+    /**
+     * Problems
+     */
+    problems: Array<ProfileProblem>;
+};
+
+/**
+ * ProfileProblem
+ *
+ * Reason for which a rank has no trace.
+ */
+export type ProfileProblem = {
+    /**
+     * Rank
+     */
+    rank: number;
+    /**
+     * Message
+     */
+    message: string;
+};
+
+/**
+ * Profiles
+ *
+ * Profiles of a job.
+ */
+export type Profiles = {
+    /**
+     * Items
+     */
+    items: Array<Profile>;
 };
 
 /**
@@ -7005,6 +7140,50 @@ export type TaskSpec = {
     params?: {
         [key: string]: unknown;
     };
+};
+
+/**
+ * Trace
+ *
+ * Chrome trace of one rank, compressed by gzip: an output of the job.
+ */
+export type Trace = {
+    /**
+     * Rank
+     */
+    rank: number;
+    /**
+     * Path
+     *
+     * Path of the output.
+     */
+    path: string;
+    /**
+     * Size
+     *
+     * Bytes; null until the node has sent it.
+     */
+    size: number | null;
+    /**
+     * First Step
+     */
+    first_step: number;
+    /**
+     * Last Step
+     */
+    last_step: number;
+    /**
+     * Stall Seconds
+     *
+     * Seconds for which the end of the profile held up training on this rank.
+     */
+    stall_seconds: number;
+    /**
+     * Note
+     *
+     * Why it has fewer steps than were asked for; empty if it has all.
+     */
+    note: string;
 };
 
 /**
@@ -14923,3 +15102,119 @@ export type TakeStacksResponses = {
 };
 
 export type TakeStacksResponse = TakeStacksResponses[keyof TakeStacksResponses];
+
+export type ProfileJobData = {
+    body?: NewProfile;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/profile';
+};
+
+export type ProfileJobErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ProfileJobError = ProfileJobErrors[keyof ProfileJobErrors];
+
+export type ProfileJobResponses = {
+    /**
+     * The ranks begin at one step, within about a second.
+     */
+    202: Profile;
+};
+
+export type ProfileJobResponse = ProfileJobResponses[keyof ProfileJobResponses];
+
+export type ListProfilesData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/profiles';
+};
+
+export type ListProfilesErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListProfilesError = ListProfilesErrors[keyof ListProfilesErrors];
+
+export type ListProfilesResponses = {
+    /**
+     * At most the newest 100, the newest first.
+     */
+    200: Profiles;
+};
+
+export type ListProfilesResponse = ListProfilesResponses[keyof ListProfilesResponses];

@@ -133,6 +133,7 @@ def upgrade() -> None:
         sa.Column("gpus_since", TIME),
         sa.Column("gpu_seconds", sa.Double, nullable=False),
         sa.Column("began", sa.JSON, nullable=False),
+        sa.Column("asks_to_stop", sa.Boolean, nullable=False),
         sa.Column("package_set", sa.String(64), sa.ForeignKey("package_sets.sha256")),
     )
     op.create_index("ix_attempts_state_finished_at", "attempts", ["state", "finished_at"])
@@ -368,6 +369,22 @@ def upgrade() -> None:
         sa.Column("sha256", sa.String(64), nullable=False),
         sa.Column("modified_at", TIME, nullable=False),
         sa.Column("stored_at", TIME, nullable=False),
+    )
+    op.create_table(
+        "profiles",
+        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("steps", sa.Integer, nullable=False),
+        sa.Column("ranks", sa.JSON, nullable=False),
+        sa.Column("stacks", sa.Boolean, nullable=False),
+        sa.Column("memory", sa.Boolean, nullable=False),
+        sa.Column("asked_by", sa.String(128)),
+        sa.Column("asked_at", TIME, nullable=False),
+        sa.Column("first_step", BIGINT),
+        sa.Column("results", sa.JSON, nullable=False),
+        sa.Column("ended_at", TIME),
     )
     op.create_table(
         "coordinator_lease",

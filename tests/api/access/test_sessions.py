@@ -210,3 +210,14 @@ async def test_stacks_come_from_each_rank(projects: Projects, running: Things) -
     wrong = await projects.ask("member", "POST", f"/training/jobs/{running.job}/stacks?rank=5")
     assert wrong.status_code == 422
     assert [detail for _, _, detail in await audited(projects, "job.stacks")] == ["all ranks"]
+
+
+async def test_wrong_profile_request_names_the_field(projects: Projects, running: Things) -> None:
+    path = f"/training/jobs/{running.job}/profile"
+    for wrong, field in (
+        ({"steps": 0}, "steps"), ({"steps": 201}, "steps"), ({"ranks": []}, "ranks"),
+        ({"ranks": ["a"]}, "ranks.0"), ({"stacks": 1}, "stacks"), ({"step": 3}, "step"),
+    ):  # fmt: skip
+        reply = await projects.ask("member", "POST", path, json=wrong)
+        assert reply.status_code == 422, reply.text
+        assert [each["field"] for each in reply.json()["errors"]] == [field]

@@ -19,6 +19,7 @@ from trainhall.cluster.agent.reconcile import (
     Regroup,
     ReportNotStarted,
     RequestGradients,
+    RequestProfile,
     SendCommand,
     Stage,
     Start,
@@ -26,6 +27,7 @@ from trainhall.cluster.agent.reconcile import (
 )
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Command
+from trainhall.training.link.profiling.messages import ProfileRequest
 from trainhall.training.link.status import Outcome
 
 TOKENS: list[FencingToken] = [
@@ -239,6 +241,16 @@ def test_reconcile_forwards_gradient_requests_once() -> None:
     assert decide(pausing, {token: ObservedAttempt(Stage.LIVE)}, {}) == [
         SendCommand(token, Command.PAUSE)
     ]
+
+
+def test_reconcile_forwards_each_profile_once() -> None:
+    token, request = FencingToken("a", 1, 1), ProfileRequest(number=2, steps=5, ranks=[0])
+    wanted = {token: DesiredAttempt("run", profile=request)}
+    assert decide(wanted, {token: ObservedAttempt(Stage.LIVE)}, {}) == [
+        RequestProfile(token, request)
+    ]
+    assert decide(wanted, {token: ObservedAttempt(Stage.LIVE, profile=2)}, {}) == []
+    assert decide(wanted, {token: ObservedAttempt(Stage.PREPARING)}, {}) == []
 
 
 def test_strategy_is_planned_before_anything_is_prepared() -> None:

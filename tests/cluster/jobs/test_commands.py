@@ -22,7 +22,10 @@ def allowed(state: str, spec: dict[str, Any] = TASK) -> set[str]:
     ("state", "commands"),
     [
         ("queued", {"pause", "resize", "cancel", "restore", "capture_gradients"}),
-        ("running", {"pause", "resize", "cancel", "capture_gradients", "exec", "stacks"}),
+        (
+            "running",
+            {"pause", "resize", "cancel", "capture_gradients", "exec", "stacks", "profile"},
+        ),
         ("pausing", {"resize", "cancel", "capture_gradients", "exec", "stacks"}),
         ("paused", {"resume", "resize", "cancel", "restore", "capture_gradients"}),
         ("cancelling", {"capture_gradients", "exec", "stacks"}),

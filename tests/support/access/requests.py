@@ -35,6 +35,8 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
             return Asked(query={"other": things.job})
         case "PATCH", "/training/jobs/{job_id}":
             return Asked(json={"notes": "other"})
+        case "POST", "/training/jobs/{job_id}/profile":
+            return Asked(json={"steps": 5})
         case "PUT", "/training/jobs/{job_id}/resize":
             return Asked(json={"workers": 2})
         case "WS", "/training/jobs/{job_id}/forward/{port}":

@@ -20,6 +20,7 @@ def vectors(draw: st.DrawFn) -> tuple[list[np.ndarray], int]:
     for _ in range(world):
         header = [draw(st.sampled_from(Command)), draw(st.booleans()), draw(st.floats(0, 1e12))]
         header += [draw(st.integers(0, 2**40)), draw(st.integers(1, 2**31))]
+        header += [draw(st.integers(0, 3))]
         rows = draw(st.lists(NUMBERS, min_size=steps * columns, max_size=steps * columns))
         ranks.append(np.asarray([*header, *rows], dtype=np.float64))
     return ranks, steps
@@ -37,13 +38,14 @@ def test_step_sync_result_combines_all_ranks(drawn: tuple[list[np.ndarray], int]
     assert first.peak_memory_bytes == max(v[2] for v in ranks)
     assert first.request == max(v[3] for v in ranks)
     assert first.generation == max(v[4] for v in ranks)
-    expected = sum(v[5:].reshape(steps, -1) for v in ranks) / len(ranks)
+    assert first.profile == min(v[5] for v in ranks)
+    expected = sum(v[6:].reshape(steps, -1) for v in ranks) / len(ranks)
     np.testing.assert_allclose(first.means, expected, rtol=1e-12, atol=1e-6)
 
 
 def test_mean_is_summed_in_rank_order() -> None:
     values = [1e16, 1.0, -1e16, 1.0]
-    ranks = [np.asarray([0, 0, 0, 0, 1, value]) for value in values]
+    ranks = [np.asarray([0, 0, 0, 0, 1, 0, value]) for value in values]
     assert combine(ranks, 1).means.tolist() == [[((1e16 + 1.0 - 1e16) + 1.0) / 4]]
 
 

@@ -1,0 +1,1 @@
+"""Tables of single subjects, beside those of `models`; imports `db` alone."""

@@ -1,0 +1,1 @@
+"""Requests for profiles of a job's steps, and reports of ranks; imports nothing but `link`."""
