@@ -50,6 +50,8 @@ class LockedEnvironment(Base):
     python: Mapped[str] = mapped_column(String(16))
     platform: Mapped[str] = mapped_column(String(64))
     torch: Mapped[str] = mapped_column(String(8))
+    image: Mapped[str | None] = mapped_column(Text)
+    """Image with its digest; None: hosts install packages."""
     requirements: Mapped[str] = mapped_column(Text)
     options: Mapped[list[Any]]
     """Indexes of packages, with passwords where their URLs have them."""

@@ -97,15 +97,18 @@ def diff_text(found: out.Json) -> str:
 
 
 def has_environment(job: out.Json) -> bool:
-    """Return whether hosts install an environment for a job."""
+    """Return whether hosts prepare an environment for a job."""
     given = (job["spec"] or {}).get("environment") or {}
-    return any(given.get(name) is not None for name in ("python", "requirements", "project"))
+    parts = ("python", "requirements", "project", "image")
+    return any(given.get(name) is not None for name in parts)
 
 
 def locked_environment(found: out.Json) -> str:
     """Describe the lock of a job's environment."""
     if found["locked_at"] is None:
         return "not locked yet: the first host that prepares it does"
+    if found["image"] is not None:
+        return f"{found['image']}, Python {found['python']} (pinned on {found['node']})"
     number = found["packages"]
     torch = "the host's torch" if found["torch"] == "host" else "no torch of the host"
     packages = f"{number} locked package{'s' if number != 1 else ''}"

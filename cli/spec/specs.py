@@ -361,7 +361,7 @@ def document_of(
 
 def propose_environment(spec: "JobSpec") -> None:
     """Say which file beside the program lists packages, if the spec leaves that out."""
-    if spec.code_folder is None or spec.environment.is_built:
+    if spec.code_folder is None or spec.environment.is_prepared:
         return
     folder = Path(spec.code_folder)
     script = spec.script.path if spec.script is not None else None
@@ -397,7 +397,7 @@ def folder_in_place(spec: "JobSpec", command: str) -> str | None:
 
 
 def refuse_prepared(spec: "JobSpec", command: str) -> None:
-    """Refuse a spec whose packages or data sets are made ready by hosts alone.
+    """Refuse a spec whose environment or data sets are made ready by hosts alone.
 
     Args:
         command: the one that runs it here.
@@ -410,10 +410,10 @@ def refuse_prepared(spec: "JobSpec", command: str) -> None:
             f"data: `trainhall {command}` makes no data sets ready; give paths of this host in "
             "task.params, or use `trainhall submit`"
         )
-    if spec.environment.is_built:
+    if spec.environment.is_prepared:
         raise UsageError(
-            f"environment: `trainhall {command}` runs in this Python and installs nothing; "
-            "--set environment={} does without, and `trainhall submit` has the packages installed"
+            f"environment: `trainhall {command}` runs in this Python, and installs and starts "
+            "nothing else; --set environment={} does without, and `trainhall submit` has hosts do it"
         )
 
 

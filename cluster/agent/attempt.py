@@ -138,5 +138,9 @@ def keep_prepared(launch: Launch, before: Launch) -> Launch:
         names = [name for name in names if (Path(ready.folder) / name).is_dir()]
     newer = [name for name in names if name not in ready.resume]
     plan = ready.model_copy(update={"resume": [*newer, *ready.resume]})
-    kept = {"code": before.code, "environment": before.environment}
+    kept = {
+        "code": before.code,
+        "environment": before.environment,
+        "container": before.container,
+    }
     return launch.model_copy(update={"checkpoint": plan, **kept}).with_data(before.data)

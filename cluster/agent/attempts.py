@@ -65,7 +65,17 @@ class Attempts:
         """Attempts whose folders are being removed."""
         self.shipper = Shipper(api, changed, data_dir.code)
         self.observed = ObservedAttempts(
-            data_dir, self.shipper, changed, lambda: self._launcher.pids, settings.cgroups
+            data_dir,
+            self.shipper,
+            changed,
+            lambda: self._launcher.pids | self._launcher.containers.monitors,
+            settings.cgroups,
+        )
+
+    async def remove_left_containers(self) -> None:
+        """Remove the containers of attempts that are over, which an earlier agent has left."""
+        await self._launcher.containers.remove_others(
+            lambda: [attempt.folder.path for attempt in self.observed.by_token.values()]
         )
 
     def refresh(self) -> bool:
@@ -239,6 +249,8 @@ class Attempts:
                 await attempt.removal
             await self._keep_outputs(attempt)
             await self.shipper.remove(attempt.token)
+            if attempt.launch.container is not None:
+                await self._launcher.containers.remove(attempt.folder.path)
             self.observed.remove_cgroup(attempt.folder)
             await threads.finish(remove_hidden, hide_folder(attempt.folder))
             if all(other.job_id != job_id for other in self.observed.by_token):

@@ -18,6 +18,7 @@ from pathlib import Path
 from trainhall import __version__
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.attempts import Attempts
+from trainhall.cluster.agent.containers.engine import HostEngine
 from trainhall.cluster.agent.coordinator_link.batched_api import BatchedApi
 from trainhall.cluster.agent.coordinator_link.connection import Connection
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
@@ -106,6 +107,7 @@ class Agent:
         self._agent_id = secrets.token_hex(6)
         self._address = options.own_address()
         self._devices = Devices(options.slots)
+        self._engine = HostEngine()
         environment = job_environment(os.environ, options.pass_env)
         environment.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
         settings = JobSettings(
@@ -114,6 +116,7 @@ class Agent:
             cgroups.find(),
             options.job_memory,
             options.allows_file_repositories,
+            self._engine,
         )
         self._warm = WarmParent(data_dir, environment)
         self._trust = Trust(options, data_dir.read_pin(options.coordinator))
@@ -167,6 +170,7 @@ class Agent:
             group.create_task(self._watch_shims(), name="shims")
             group.create_task(self._attempts.shipper.run(), name="shipping")
             group.create_task(self._measure(), name="measure")
+            group.create_task(self._attempts.remove_left_containers(), name="containers")
             group.create_task(self._stay_connected(), name="connection")
 
     # -- the coordinator ------------------------------------------------------------------------
@@ -307,7 +311,9 @@ class Agent:
             await asyncio.sleep(self._options.heartbeat_seconds)
 
     def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:
-        return self._devices.use(ranks), host_use(self._data_dir.path)
+        use, engine = host_use(self._data_dir.path), self._engine.find()
+        use.container_engine = str(engine) if engine is not None else None
+        return self._devices.use(ranks), use
 
     async def _leave(self, force: asyncio.Event) -> None:
         """Report that this agent ends, so that its node gets no new work, and end the ranks first

@@ -126,7 +126,8 @@ class FolderStore:
                 path = os.path.join(base, name)
                 mode = os.lstat(path).st_mode
                 if not stat.S_ISLNK(mode):
-                    wanted = mode | 0o444 | (0o111 if mode & 0o100 else 0)
+                    # A file may be there for everybody to write, as uv's lock of an environment.
+                    wanted = (mode | 0o444 | (0o111 if mode & 0o100 else 0)) & ~0o022
                     if wanted != mode:
                         os.chmod(path, stat.S_IMODE(wanted))
 

@@ -1,8 +1,9 @@
 """Settings that all jobs of an agent share: environment, users, control groups."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from trainhall.cluster.agent.containers.engine import HostEngine
 from trainhall.cluster.agent.options import AgentError
 from trainhall.cluster.agent.os_support.cgroups import Cgroups
 from trainhall.cluster.agent.run_as import RunAs
@@ -21,6 +22,8 @@ class JobSettings:
     """Memory that an attempt may use on this host, in bytes; None: what the agent leaves of it."""
     file_repositories: bool = False
     """True: code may be cloned from folders of this host."""
+    engine: HostEngine = field(default_factory=HostEngine)
+    """For jobs in containers."""
 
 
 def check_limits(cgroups: Cgroups | None) -> None:

@@ -5,7 +5,7 @@ import hashlib
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.visibility import check_job
-from trainhall.cluster.environments.views import JobEnvironment, environment_view
+from trainhall.cluster.environments.views import JobEnvironment, environment_view, kind_of
 from trainhall.cluster.errors import ConflictError, NotFoundError
 from trainhall.cluster.lifecycle.attempts import load_job_of_active
 from trainhall.cluster.lifecycle.jobs import lock_job
@@ -49,6 +49,7 @@ class EnvironmentService(Service):
                     python=lock.python,
                     platform=lock.platform,
                     torch=lock.torch,
+                    image=lock.image,
                     requirements=sanitize_text(lock.requirements, len(lock.requirements)),
                     options=list(lock.options),
                     packages=lock.packages,
@@ -71,18 +72,18 @@ class EnvironmentService(Service):
         """Return the text of a job's lock.
 
         Raises:
-            NotFoundError: it has none, or there is no such job that the caller sees.
+            NotFoundError: it has none (or an image), or there is no such job that the caller sees.
         """
         async with self._db.session() as session:
             await check_job(session, self._caller, job_id)
             row = await session.get(LockedEnvironment, job_id)
-            if row is None:
-                raise NotFoundError("locked environment", f"of job {job_id}")
+            if row is None or row.image is not None:
+                raise NotFoundError("locked packages", f"of job {job_id}")
             return row.requirements
 
 
 async def _check_active(session: AsyncSession, job_id: str, attempt: int) -> None:
     job = await load_job_of_active(session, job_id, attempt)
     spec = job.spec.get("environment") or {}
-    if all(spec.get(name) is None for name in ("python", "requirements", "project")):
+    if kind_of(spec) == "agent":
         raise ConflictError(f"the spec of job {job_id} has no environment to lock")

@@ -16,11 +16,17 @@ class Group:
     """cpu or cuda."""
     selector: frozenset[tuple[str, str]] = _NO_SELECTOR
     one_host: bool = False
+    in_container: bool = False
+    """Their ranks run in containers."""
     closed: frozenset[str] = frozenset()
     """Ids of nodes that are limited to other projects."""
 
     def allows(self, node: NodeFacts) -> bool:
-        return node.id not in self.closed and matches(self.selector, node.labels)
+        return (
+            node.id not in self.closed
+            and (node.has_containers or not self.in_container)
+            and matches(self.selector, node.labels)
+        )
 
     @property
     def condition(self) -> str:
@@ -29,6 +35,9 @@ class Group:
         if self.selector:
             labels = ", ".join(f"{key}={value}" for key, value in sorted(self.selector))
             where += f" with {labels}" if where else f" on hosts with {labels}"
+        if self.in_container:
+            joined = " and" if self.selector else " with" if where else " on hosts with"
+            where += f"{joined} a container engine"
         return where
 
 
@@ -67,7 +76,7 @@ def group_of(job: JobFacts, nodes: OpenNodes) -> Group:
     closed, auto = nodes.closed_to(job.project)
     kind = auto if job.device == "auto" else job.device
     selector = frozenset(job.selector.items()) if job.selector else _NO_SELECTOR
-    return Group(kind, selector, job.one_host, closed)
+    return Group(kind, selector, job.one_host, job.in_container, closed)
 
 
 def resolve_device(device: str, nodes: Iterable[NodeFacts]) -> str:

@@ -203,6 +203,7 @@ class QueueService(Service):
             step=0,
             sizes=tuple(sizes_of(spec) or ()),
             selector=resources.selector,
+            in_container=spec.environment.image is not None,
             one_host=resources.one_host,
             project=spec.project or DEFAULT_PROJECT,
             user=spec.user,

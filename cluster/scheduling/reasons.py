@@ -12,7 +12,7 @@ from shlex import quote
 from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB, Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.quotas import Quota
-from trainhall.cluster.scheduling.demand import Group, describe_devices, describe_kind
+from trainhall.cluster.scheduling.demand import Group, describe_devices, describe_kind, matches
 from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.cluster.scheduling.reservation import Reservation
 from trainhall.cluster.scheduling.supply import Served, count_of, free_devices, may_serve
@@ -121,6 +121,10 @@ def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool
     all_nodes = [node for node in all_nodes if node.id not in group.closed]
     if not any(_has_joined(node) for node in all_nodes):
         return _none_joined("node", all_nodes)
+    if group.in_container and not served.nodes:
+        labelled = [node for node in all_nodes if matches(group.selector, node.labels)]
+        if any(_has_joined(node) for node in labelled):
+            return _no_engine(labelled)
     if group.selector and not served.nodes:
         return _no_labels(dict(sorted(group.selector)), all_nodes)
     if not any(_has_joined(node) for node in served.nodes):
@@ -137,7 +141,7 @@ def _capacity(served: Served) -> str:
         has = f"no {_one(group.kind)}{' in service' if _out_of_service(served) else ''}"
     if group.one_host and capacity:
         return f"the largest host has {has}"
-    if not group.selector:
+    if not group.selector and not group.in_container:
         where = "all nodes of its project have" if group.closed else "the whole cluster has"
         return f"{where} {has}"
     one = len(served.nodes) == 1
@@ -258,6 +262,21 @@ def _none_joined(what: str, nodes: Sequence[NodeFacts]) -> str:
     are = "is" if len(registered) == 1 else "are"
     nodes_are = f"node{'' if len(registered) == 1 else 's'} {names} {are}"
     return f"no {what} has joined yet: {nodes_are} registered, not yet joined"
+
+
+def _no_engine(nodes: Sequence[NodeFacts]) -> str:
+    """
+    Args:
+        nodes: those that its labels allow; none has an engine.
+    """
+    names = sorted(node.name for node in nodes if _has_joined(node))
+    who = f"node {names[0]}" if len(names) == 1 else f"nodes {', '.join(names[:_SHOWN])}"
+    more = " and others" if len(names) > _SHOWN else ""
+    has = "has" if len(names) == 1 else "have"
+    return (
+        f"{who}{more} {has} no container engine: install Podman or Docker there, or leave out "
+        "environment.image"
+    )
 
 
 def _no_labels(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> str:

@@ -44,10 +44,10 @@ class Supply:
         self._pools: dict[str, FreePool] = {}
         self._served: dict[Group, Served] = {}
         self._plain: dict[tuple[str, bool, frozenset[str]], Served] = {}
-        """Supply of jobs without a selector: a queue is long, and its jobs are of few groups."""
+        """Supply of jobs without a selector or a container: a queue is long, with few groups."""
 
     def for_job(self, job: JobFacts) -> Served:
-        if job.selector:
+        if job.selector or job.in_container:
             return self.of(group_of(job, self._open))
         key = (job.device, job.one_host, self._open.closed_to(job.project)[0])
         served = self._plain.get(key)

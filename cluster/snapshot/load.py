@@ -52,6 +52,7 @@ _NODES = select(
     Node.removing,
     Node.labels,
     Node.projects,
+    Node.host_use["container_engine"].as_string().label("has_containers"),
     Node.drain_reason,
     Node.removed_by,
 ).order_by(Node.name)
@@ -72,6 +73,7 @@ _JOBS = (
         Job.spec["resources"].label("resources"),
         Job.project,
         Job.user,
+        Job.spec["environment"]["image"].as_string().label("image"),
         Job.spec["preemption"].as_boolean().label("preemption"),
         Job.spec["recovery"]["max_restarts"].as_integer().label("max_restarts"),
         Job.spec["training"]["pause_at"].label("pause_at"),
@@ -180,6 +182,7 @@ async def _nodes(
             **row._asdict()
             | {
                 "state": NodeState(row.state),
+                "has_containers": row.has_containers is not None,
                 "projects": None if row.projects is None else frozenset(row.projects),
             },
             seconds_since_heartbeat=heartbeats.seconds_since(row.id),
@@ -224,6 +227,7 @@ async def _histories(connection: AsyncConnection, rows: Sequence[Any]) -> _Histo
 def _job_facts(row: Any, histories: _Histories) -> JobFacts:
     columns = row._asdict()
     resources, job_id = columns.pop("resources"), row.id
+    image = columns.pop("image")
     last_failure, last_ended_at = histories.ended.get(job_id, (None, None))
     return JobFacts(
         **columns
@@ -236,6 +240,7 @@ def _job_facts(row: Any, histories: _Histories) -> JobFacts:
         },
         device=resources.get("device") or "auto",
         selector=resources.get("selector") or {},
+        in_container=image is not None,
         one_host=bool(resources.get("one_host")),
         step_seconds=histories.paces.get(job_id),
         failed_before=histories.failed.get(job_id),

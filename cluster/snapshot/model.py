@@ -33,6 +33,8 @@ class NodeFacts:
     """Labels that a job's selector is compared with."""
     projects: frozenset[str] | None = None
     """The only projects whose jobs it gets; None: all."""
+    has_containers: bool = False
+    """It can run jobs in containers."""
     drain_reason: str | None = None
     """Why it is to be drained; None: it is not."""
     removed_by: str | None = None
@@ -73,6 +75,8 @@ class JobFacts:
     what a user resized it to."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels that a node must have to be granted."""
+    in_container: bool = False
+    """Its ranks run in a container, for which a node needs a container engine."""
     one_host: bool = False
     """All its ranks on one node."""
     pause_at: tuple[int, ...] = ()

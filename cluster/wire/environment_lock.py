@@ -20,6 +20,8 @@ class EnvironmentLock(BaseModel):
     """Kind of host, such as linux-x86_64."""
     torch: Literal["host", "lock"]
     """The host's own torch, or one among the packages."""
+    image: Annotated[str, Field(max_length=1024)] | None = None
+    """Image with its digest; it has all packages. None: hosts install them."""
     requirements: Annotated[str, Field(max_length=MAX_LOCK_BYTES)]
     """In the format of a requirements file; empty: no packages."""
     options: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = []

@@ -130,6 +130,8 @@ class HostUse(Message):
     """Bytes of output, metrics and events that the coordinator has not acknowledged."""
     cores: int = 0
     """Physical cores; 0: not known."""
+    container_engine: Annotated[str, Field(max_length=64)] | None = None
+    """Program that runs containers, and its version (`podman 5.4.2`); None: there is none."""
 
 
 class JoinRequest(Message):

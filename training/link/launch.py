@@ -1,5 +1,6 @@
 """The launch of an attempt on a host: what a shim and its ranks are started with."""
 
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -96,6 +97,21 @@ class BuiltEnvironment(LinkModel):
         return str(Path(self.path, "bin", "python"))
 
 
+class AttemptContainer(LinkModel):
+    """Container that the ranks of an attempt run in on this host."""
+
+    image: str
+    """Digest of the image, or its id."""
+    python: str
+    """Path of its interpreter, inside."""
+    mounts: dict[str, str]
+    """Files and folders of the host that are read-only inside, by their path there."""
+
+    def with_mounts(self, paths: Iterable[str]) -> "AttemptContainer":
+        """Return the same with further paths of the host, which are the same inside."""
+        return self.model_copy(update={"mounts": self.mounts | {path: path for path in paths}})
+
+
 class Launch(LinkModel):
     """One attempt's part on one host. Complete: shim and ranks need nothing else."""
 
@@ -134,6 +150,8 @@ class Launch(LinkModel):
     """Environment of the ranks, which the agent installs; None: the agent's own."""
     data: dict[str, str] = Field(default_factory=dict)
     """Paths of the job's data sets on this host, by name; the agent makes them ready."""
+    container: AttemptContainer | None = None
+    """None: the ranks are processes of the host."""
     planning: PlanRequest | None = None
     """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
     prediction: PlanPrediction | None = None

@@ -45,8 +45,13 @@ PYTHON_VERSION = r"^3\.\d{1,2}$"
 DATA_NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 HEADER_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 HEX_SHA256 = r"^[0-9a-f]{64}$"
+IMAGE = (
+    r"^([a-z0-9][a-z0-9.-]*(:\d{1,5})?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
+)
 _PATTERNS = {
     VARIABLE_NAME: "must be a letter or _, then letters, digits or _",
+    IMAGE: "must name an image, such as pytorch/pytorch:latest or registry.lab:5000/team/train",
     PYTHON_VERSION: "must be a version of Python 3, such as 3.12",
     DATA_NAME: "must be a letter, then at most 63 letters, digits, _ or -",
     HEADER_NAME: "must be the name of a header: at most 64 letters, digits, - or _",

@@ -8,19 +8,16 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from trainhall.cluster.agent import threads
-from trainhall.cluster.agent.coordinator_link.http_api import RefusedError
-from trainhall.cluster.agent.coordinator_link.retry import until_answered
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.environments import host_packages
 from trainhall.cluster.agent.environments.locking import (
     Interpreter,
     Locking,
     find_interpreter,
-    host_platform,
 )
+from trainhall.cluster.agent.environments.locks import Locks, check_host, lock_of
 from trainhall.cluster.agent.environments.progress import PreparationProgress
 from trainhall.cluster.agent.environments.store import EnvironmentStore
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError, Uv
@@ -30,20 +27,8 @@ from trainhall.cluster.wire.environment_lock import EnvironmentLock
 from trainhall.training.link.failure import Cause
 from trainhall.training.link.launch import BuiltEnvironment, Launch
 
-T = TypeVar("T")
-
 _NOT_OF_THE_AGENT = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
 """Variables by which uv would look into the agent's own Python."""
-
-
-class Locks(Protocol):
-    """The coordinator's part; tests have their own."""
-
-    async def get_environment(self, job_id: str, attempt: int) -> EnvironmentLock | None: ...
-
-    async def put_environment(
-        self, job_id: str, attempt: int, lock: EnvironmentLock
-    ) -> EnvironmentLock: ...
 
 
 class Prepared:
@@ -116,17 +101,13 @@ class Environments:
         uv = self._uv.heard_by(progress.hear)
         try:
             await asyncio.to_thread(folder.mkdir, parents=True)
-            lock = await self._retried(
-                launch, partial(self._api.get_environment, launch.job_id, launch.attempt)
-            )
-            if lock is None:
+
+            async def make() -> EnvironmentLock:
                 progress.begin("locking the versions of its packages")
-                found = await self._lock(uv, launch, folder, copy_code, owner)
-                lock = await self._retried(
-                    launch, partial(self._api.put_environment, launch.job_id, launch.attempt, found)
-                )
-                assert lock is not None
-            _check_host(lock)
+                return await self._lock(uv, launch, folder, copy_code, owner)
+
+            lock = await lock_of(self._api, launch, make)
+            check_host(lock)
             interpreter = await self._interpreter(uv, lock, folder)
             of_host = await asyncio.to_thread(
                 partial(host_packages.find, lock.python, torch=lock.torch == "host")
@@ -207,22 +188,6 @@ class Environments:
         # Without the line that names the folder: it is another one by then.
         lines = said.splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("Using Python"))
-
-    async def _retried(self, launch: Launch, ask: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await until_answered(ask, launch.job_id)
-        except RefusedError as error:
-            raise EnvironmentFailedError(
-                f"the coordinator refused its lock: {error.detail}", cause=Cause.NOT_STARTED
-            ) from None
-
-
-def _check_host(lock: EnvironmentLock) -> None:
-    if lock.platform != host_platform():
-        raise EnvironmentFailedError(
-            f"its lock is for hosts of the kind {lock.platform}, and this one is {host_platform()}",
-            cause=Cause.NOT_STARTED,
-        )
 
 
 def _key(

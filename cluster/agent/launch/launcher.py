@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,8 @@ import psutil
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.containers.attempt_containers import AttemptContainers
+from trainhall.cluster.agent.containers.engine import EngineError
 from trainhall.cluster.agent.coordinator_link.http_api import (
     CoordinatorApi,
     RefusedError,
@@ -24,6 +27,7 @@ from trainhall.cluster.agent.coordinator_link.retry import until_answered
 from trainhall.cluster.agent.data.preparation import DataSets, PreparedData
 from trainhall.cluster.agent.data.programs import DataFailedError
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.environments.image import ImageEnvironments, PreparedContainer
 from trainhall.cluster.agent.environments.preparation import Environments, Prepared
 from trainhall.cluster.agent.environments.uv import EnvironmentFailedError
 from trainhall.cluster.agent.event_files import tail
@@ -55,7 +59,7 @@ from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Cause, Failure
 from trainhall.training.link.folder import AttemptFolder, replace_json, working_folder
-from trainhall.training.link.launch import CheckpointPlan, Launch
+from trainhall.training.link.launch import AttemptContainer, CheckpointPlan, Launch
 from trainhall.training.link.secrets.api_access import write_api_access
 from trainhall.training.link.secrets.attempt_secrets import write_secrets
 from trainhall.training.spec.plan import PlanningFailedError
@@ -127,6 +131,11 @@ class Launcher:
         self.kept = KeptOutputs(data_dir.outputs)
         self._environments = Environments(data_dir, api, settings.environment)
         self._data = DataSets(data_dir, settings.environment)
+        confined = settings.run_as is not None
+        self._images = ImageEnvironments(
+            data_dir.environments, api, settings.engine, confined=confined
+        )
+        self.containers = AttemptContainers(data_dir.path, settings.engine, confined=confined)
         self.launched = data_dir.read_launched()
         """The newest attempt and generation of each job that was launched here."""
         self.children: list[subprocess.Popen[bytes]] = []
@@ -219,12 +228,19 @@ class Launcher:
             await threads.finish(tail.prepare, part, launch)
             if launch.code is not None:
                 launch = launch.model_copy(update={"code": str(final / "code")})
+            log = ""
+            if launch.spec.environment.image is not None and launch.ranks:
+                found = await self._prepare_image(attempt)
+                launch = launch.model_copy(update={"container": found.container})
+                log = found.log
             if launch.spec.environment.is_built and launch.ranks:
                 prepared = await self._prepare_environment(attempt, owner)
                 launch = launch.model_copy(update={"environment": prepared.built})
+                log = prepared.log
+            if log:
                 rank = launch.ranks[0].rank
                 part.rank(rank).mkdir(parents=True, exist_ok=True)
-                part.stdout(rank).write_text(prepared.log)
+                part.stdout(rank).write_text(log)
             if launch.spec.data and launch.ranks:
                 data = await self._prepare_data(attempt, owner)
                 await self._ask(partial(self._api.put_data, data.report), launch, REFUSED_DATA)
@@ -269,14 +285,25 @@ class Launcher:
         """Lock and install the environment of an attempt, as far as that is still to be done."""
 
         folder = attempt.folder.path
-        try:
+        with self._preparation(attempt) as report:
             return await self._environments.prepare(
                 attempt.launch,
                 folder.with_name(f".preparing-environment-{folder.name}"),
                 partial(self._copy_code, attempt, owner),
-                partial(self._report_preparing, attempt),
+                report,
                 owner,
             )
+
+    async def _prepare_image(self, attempt: Attempt) -> PreparedContainer:
+        """Fetch the image of an attempt, as far as that is still to be done."""
+        with self._preparation(attempt) as report:
+            return await self._images.prepare(attempt.launch, report)
+
+    @contextlib.contextmanager
+    def _preparation(self, attempt: Attempt) -> Iterator[Callable[[str], None]]:
+        """Report the work on an environment, and why it fails."""
+        try:
+            yield partial(self._report_preparing, attempt)
         except EnvironmentFailedError as error:
             # Another attempt would find the same packages: a user changes them, or the host.
             raise CannotStartError(
@@ -417,6 +444,8 @@ class Launcher:
         """Start a shim. First it is noted that the token was launched here, and never again is."""
         self.note_launched(attempt.token)
         attempt.starts += 1
+        if attempt.launch.container is not None:
+            await self._start_container(attempt, attempt.launch.container)
         try:
             fresh = attempt.launch.spec.environment.needs_new_process
             if attempt.launch.spec.script is None and linux.IS_LINUX and not fresh:
@@ -433,13 +462,33 @@ class Launcher:
             raise _cannot_start(str(error)) from error
         attempt.started_at = time.monotonic()
 
+    async def _start_container(self, attempt: Attempt, container: AttemptContainer) -> None:
+        folder, launch = attempt.folder.path, attempt.launch
+        checkpoints = Path(launch.checkpoint.folder)
+        has_checkpoints = await asyncio.to_thread(checkpoints.is_dir)
+        limited = self._cgroups is not None and self._cgroups.has_limits
+        try:
+            await self.containers.start(
+                folder,
+                container.with_mounts(launch.data.values()),
+                accounts.owner_of(folder) or Owner(os.geteuid(), os.getegid()),
+                [folder, *([checkpoints] if has_checkpoints else [])],
+                gpus=any(slot.device_kind == "cuda" for slot in launch.ranks),
+                memory=self._memory_limit() if limited else None,
+            )
+        except EngineError as error:
+            raise _cannot_start(f"its container cannot be started: {error}") from error
+
+    def _memory_limit(self) -> int:
+        """Return the memory that an attempt may use, in bytes."""
+        usable = cgroups.usable_memory(psutil.virtual_memory().total)
+        return min(self._memory or usable, usable)
+
     def _confinement(self, attempt: Attempt) -> str:
         """Return the limits of an attempt, as JSON; empty: it has none."""
         found = Confinement()
         if self._cgroups is not None:
-            usable = cgroups.usable_memory(psutil.virtual_memory().total)
-            memory = min(self._memory or usable, usable)
-            group = self._cgroups.make(cgroup_name(attempt.folder), memory)
+            group = self._cgroups.make(cgroup_name(attempt.folder), self._memory_limit())
             found.cgroup = str(group) if group is not None else None
         if self._run_as is not None:
             owner = accounts.owner_of(attempt.folder.path)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from trainhall.cluster.agent.containers.processes import ContainerProcesses
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shim.masked_output import MaskedOutput
 from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable
@@ -47,6 +48,7 @@ class RankGroup:
         self._tracking = tracking
         self.masked = MaskedOutput(Masker(secrets.values())) if secrets else None
         """The ranks' output, where they have secrets."""
+        self._container = ContainerProcesses(folder.path) if launch.container is not None else None
         start = partial(
             rank_process.start,
             folder,
@@ -54,6 +56,7 @@ class RankGroup:
             fork=fork,
             secrets=secrets,
             masked=self.masked,
+            container=self._container,
         )
         self.table = RankTable(launch, start)
         self.has_started = False
@@ -66,9 +69,16 @@ class RankGroup:
         """Return the ranks' rendezvous; None before `open`."""
         return self._handle.rendezvous if self._handle is not None else None
 
+    @property
+    def waits_for(self) -> list[int]:
+        """Return descriptors that become readable when a rank in a container has ended."""
+        return self._container.waits_for if self._container is not None else []
+
     def open(self) -> Failure | None:
-        """Open the first rendezvous; why that is not possible."""
+        """Open the first rendezvous, once the container is up; why that is not possible."""
         try:
+            if self._container is not None:
+                self._container.hold()
             opened = open_rendezvous(self._folder, self.launch, fork=self._fork)
             if isinstance(opened, Failure):
                 return opened
@@ -123,6 +133,9 @@ class RankGroup:
         """
         ended: list[RankEntry] = []
         store_code = None
+        for pid, code in self._container.reap() if self._container is not None else ():
+            if (entry := self.table.ended(pid, code)) is not None:
+                ended.append(entry)
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -138,6 +151,11 @@ class RankGroup:
                 ended.append(entry)
             elif self._tracking is not None:
                 self._tracking.note_ended(pid)
+
+    def close(self) -> None:
+        """Let the container end, with all that is left in it."""
+        if self._container is not None:
+            self._container.close()
 
     def _publish(self, launch: Launch, handle: RendezvousHandle) -> None:
         """Write the files that the ranks of a launch look for once they know of it."""

@@ -10,11 +10,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, cast
 
+from trainhall.cluster.agent.containers.processes import ContainerProcesses
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.cluster.agent.shim import script_launch
@@ -26,7 +28,12 @@ from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 from trainhall.training.link.secrets.api_access import TOKEN_VARIABLE, load_api_access
 from trainhall.training.link.secrets.masking import NAMES_VARIABLE
 from trainhall.training.link.spool import EventSpool
-from trainhall.training.process.forked import EXIT_CRASHED, close_files, reseed
+from trainhall.training.process.forked import (
+    EXIT_CRASHED,
+    PADDING_VARIABLE,
+    close_files,
+    reseed,
+)
 from trainhall.training.spec import parameters
 from trainhall.training.spec.world.data import variable_of
 
@@ -47,6 +54,12 @@ class Served(Protocol):
         """Return the variables by which a rank finds it, beside those that it has."""
 
 
+_OF_THE_HOST = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "XDG_*", "LD_*", "PYTHON*",
+    "VIRTUAL_ENV", "CONDA_*", "CUDA_HOME", "CUDA_PATH", "SSL_*", "*_CA_BUNDLE", "HF_HOME",
+    "*_CACHE", "*_CACHE_DIR", "TORCH_HOME", PADDING_VARIABLE,
+)  # fmt: skip
+"""Variables that say where things are on the host: containers have their own."""
 _OF_THE_AGENT = ("PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
 """Variables by which the agent's packages would come before those of the job."""
 
@@ -69,6 +82,10 @@ def environment(
     """Build a rank's environment: the host's, the user's, then what `torchrun` sets."""
     local = len(launch.ranks)
     env = {k: v for k, v in base.items() if k not in _SECRETS}
+    if launch.container is not None:
+        env = {k: v for k, v in env.items() if not any(fnmatchcase(k, n) for n in _OF_THE_HOST)}
+        if os.geteuid() != 0:
+            env["HOME"] = str(folder.path)  # that of the image is another user's
     env["PYTHONUNBUFFERED"] = "1"
     # NVML, by which the agent numbers GPUs, counts in this order; CUDA's own default is another.
     env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -155,14 +172,16 @@ def start(
     tracking: Served | None = None,
     secrets: Mapping[str, str] = NO_SECRETS,
     masked: MaskedOutput | None = None,
+    container: ContainerProcesses | None = None,
 ) -> int:
-    """Start a rank as a child of this process and return its pid.
+    """Start a rank, as a child of this process or in its container, and return its pid.
 
     Args:
         tracking: what else the shim serves to its ranks.
         fork: run the built-in task in a copy of this process, which has torch imported.
         secrets: variables that it gets.
         masked: what its output passes; None: it writes to its files itself.
+        container: of the attempt; None: it has none.
     """
     env = environment(os.environ, folder, launch, slot, rendezvous, tracking, secrets)
     folder.rank(slot.rank).mkdir(parents=True, exist_ok=True)
@@ -182,15 +201,30 @@ def start(
         work = partial(os.execve, python, [python, "-m", RANK_MODULE], env)
     begin = folder.path if launch.code is None else Path(launch.code)
     name = f"rank {slot.rank} {launch.job_id}"
-    if masked is None:
+    if container is None and masked is None:
         return fork_child(name, files, env, begin, work)
-    pipes: list[int] = []
+    opened: list[int] = []
     try:
-        pipes.extend(masked.add(path) for path in files)
-        return fork_child(name, (pipes[0], pipes[1]), env, begin, work)
+        for path in files:
+            passed = masked.add(path) if masked is not None else os.open(path, _APPEND, 0o644)
+            opened.append(passed)  # one by one: the second may fail
+        output = opened[0], opened[1]
+        if container is None:
+            return fork_child(name, output, env, begin, work)
+        argv, cwd = _inner_command(launch, begin)
+        return container.start(argv, env, cwd, output)
     finally:
-        for pipe in pipes:
-            os.close(pipe)
+        for fd in opened:
+            os.close(fd)
+
+
+def _inner_command(launch: Launch, begin: Path) -> tuple[list[str], str]:
+    """Return the command of a rank in a container, and the folder that it begins in."""
+    assert launch.container is not None
+    script, python = launch.spec.script, launch.container.python
+    if script is not None:
+        return script_launch.inner_command(launch, script, python)
+    return [python, "-m", RANK_MODULE], str(begin)
 
 
 def _run_task() -> int:

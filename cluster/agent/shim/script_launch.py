@@ -43,18 +43,42 @@ def execute(
     """
     code, own = launch.code, launch.environment.python if launch.environment else sys.executable
     try:
-        path = Path(code or "/", script.path) if script.path is not None else None
+        path = _path(launch, script)
         interpreter = _interpreter(script, env, own)
-        program = [str(path)] if path is not None else ["-m", script.module or ""]
         if path is not None:
             _check_readable(path)
         _change_folder(script, code, path)
         if events is not None:
             packages.report_of(events, interpreter, env)
-        _exec([interpreter, *program, *launch.arguments], env)
+        _exec(_command(interpreter, launch, script), env)
     except ScriptStartError as error:
         print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
         return error.code
+
+
+def inner_command(launch: Launch, script: ScriptSpec, python: str) -> tuple[list[str], str]:
+    """Return the command and the folder of a script in a container, where nothing can be checked.
+
+    Args:
+        python: the interpreter unless the script names one.
+    """
+    path = _path(launch, script)
+    folder = launch.code or "/"
+    if script.working_dir is not None:
+        folder = str(Path(folder, script.working_dir))
+    elif launch.code is None and path is not None:
+        folder = str(path.parent)
+    return _command(script.interpreter or python, launch, script), folder
+
+
+def _path(launch: Launch, script: ScriptSpec) -> Path | None:
+    return Path(launch.code or "/", script.path) if script.path is not None else None
+
+
+def _command(interpreter: str, launch: Launch, script: ScriptSpec) -> list[str]:
+    path = _path(launch, script)
+    program = [str(path)] if path is not None else ["-m", script.module or ""]
+    return [interpreter, *program, *launch.arguments]
 
 
 def _interpreter(script: ScriptSpec, env: Mapping[str, str], own: str) -> str:

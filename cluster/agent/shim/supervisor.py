@@ -129,6 +129,7 @@ class Shim:
             self._check_regrouping()
             self._check_isolation()
             self._escalate()
+        self._group.close()
         self._end_everything()
         if self._tracking is not None:
             self._tracking.close()
@@ -165,6 +166,7 @@ class Shim:
         masked = self._group.masked
         pipes = masked.pipes if masked is not None else []
         sources = [self._wakeup, self._commands, *([0] if self.attached else []), *pipes]
+        sources += self._group.waits_for
         sources += self._tracking.waits_for if self._tracking is not None else []
         until = self._next_time()
         timeout = None if until == math.inf else max(0.0, until - time.monotonic())
@@ -175,6 +177,8 @@ class Shim:
                     self._obey(Command.STOP)
             elif fd == self._commands:
                 self._take_commands(folder_ipc.drain(fd))
+            elif fd in self._group.waits_for:
+                pass  # a rank has ended, which is seen to at once
             elif masked is not None and fd in pipes:
                 masked.read(fd)
             elif self._tracking is not None and fd in self._tracking.waits_for:

@@ -9,6 +9,7 @@ import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from trainhall.cluster.agent.containers.processes import ContainerProcesses, InnerProcess
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.wire.sessions import Terminal
 from trainhall.cluster.wire.tunnel import CHUNK, Stream, StreamResetError, TunnelClosedError
@@ -105,7 +106,7 @@ class RunningCommand:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: asyncio.subprocess.Process | InnerProcess,
         terminal: Descriptor | None,
         descriptors: Sequence[Descriptor],
         streams: Sequence[Stream],
@@ -128,11 +129,13 @@ class RunningCommand:
         terminal: Terminal | None,
         environment: Mapping[str, str],
         folder: str,
+        container: ContainerProcesses | None = None,
     ) -> Self:
         """Start a command, as the leader of a session of its own.
 
         Args:
             streams: its input, its output and its error output.
+            container: that it runs in; None: on the host.
 
         Raises:
             CommandError: it cannot be started.
@@ -148,20 +151,16 @@ class RunningCommand:
             pipes = [os.pipe() for _ in range(3)]
             theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
             ours = [Descriptor(pipes[0][1]), Descriptor(pipes[1][0]), Descriptor(pipes[2][0])]
-        parent = os.getpid()
-
-        def before_exec() -> None:
-            linux.die_with_parent(parent)
-            if terminal is not None:
-                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
+        process: asyncio.subprocess.Process | InnerProcess
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=theirs[0], stdout=theirs[1], stderr=theirs[2],
-                env=dict(environment), cwd=folder, start_new_session=True,
-                preexec_fn=before_exec,
-            )  # fmt: skip
+            if container is None:
+                process = await _start_here(command, environment, folder, theirs, terminal)
+            else:
+                streams_inside = theirs[0], theirs[1], theirs[2]
+                process = await asyncio.to_thread(
+                    container.execute, command, environment, folder, streams_inside,
+                    terminal=terminal is not None,
+                )  # fmt: skip
         except (OSError, ValueError) as error:
             for descriptor in ours:
                 descriptor.close()
@@ -212,6 +211,29 @@ class RunningCommand:
         except OSError:
             with contextlib.suppress(TunnelClosedError):
                 await stream.reset("the command reads no more")
+
+
+async def _start_here(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str,
+    streams: Sequence[int],
+    terminal: Terminal | None,
+) -> asyncio.subprocess.Process:
+    """Start a command as a child of this process, with which it ends."""
+    parent = os.getpid()
+
+    def before_exec() -> None:
+        linux.die_with_parent(parent)
+        if terminal is not None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=streams[0], stdout=streams[1], stderr=streams[2],
+        env=dict(environment), cwd=folder, start_new_session=True,
+        preexec_fn=before_exec,
+    )  # fmt: skip
 
 
 def _cannot_start(program: str, error: Exception) -> CommandError:

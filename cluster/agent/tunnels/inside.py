@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 from pydantic import ValidationError
 
+from trainhall.cluster.agent.containers.processes import ContainerProcesses
 from trainhall.cluster.agent.os_support import accounts, linux, processes
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shim.confinement import Confinement
@@ -58,6 +59,7 @@ HANGUP_SECONDS = 1.0
 """Time for what a session leaves behind to end by itself."""
 MAX_STATUS_BYTES = 4 * 2**20
 SHELLS = ("bash", "sh")
+_INNER_SHELL = ["sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"]
 CLONE_NEWNET = 0x40000000
 _OF_THE_RANK = ("TRAINHALL_WRITER", PADDING_VARIABLE)
 """Variables by which a process speaks for the rank."""
@@ -101,14 +103,17 @@ class RanksOfHost:
         """Return the environment of a rank: a script's own, and a task's as its shim makes it."""
         with contextlib.suppress(psutil.Error, OSError):
             env = psutil.Process(self.pid(rank)).environ()
-            if self.launch.spec.script is None:
+            # In a container it has been executed, as a script is.
+            if self.launch.spec.script is None and self.launch.container is None:
                 env = self._task_environment(self.launch, rank, env)
             kept = {key: value for key, value in env.items() if key not in _OF_THE_RANK}
             return {**kept, processes.MARK: str(self._folder.path)}
         raise SessionError(f"rank {rank} has just ended")
 
     def work_folder(self, rank: int) -> str:
-        """Return the folder that a rank is in now."""
+        """Return the folder that a rank is in now; in a container the one that it began in."""
+        if self.launch.container is not None:
+            return self.launch.code or str(self._folder.path)
         now = f"/proc/{self.pid(rank)}/cwd"
         # There is none on another system, or where it was removed.
         return now if os.path.isdir(now) else self.launch.code or str(self._folder.path)
@@ -171,11 +176,15 @@ class SessionProcess:
     async def _execute(self, session: ExecSession) -> None:
         ranks = RanksOfHost(self._folder)
         environment = ranks.environment(session.rank)
-        command = session.command or [_shell(environment)]
+        container = None
+        if ranks.launch.container is not None:
+            container = ContainerProcesses(self._folder.path)
+        shell = _INNER_SHELL if container is not None else [_shell(environment)]
+        command = session.command or shell
         folder = ranks.work_folder(session.rank)
         try:
             running = await RunningCommand.start(
-                self._streams, command, session.terminal, environment, folder
+                self._streams, command, session.terminal, environment, folder, container
             )
         except CommandError as error:
             await self._tunnel.send({"type": "error", "detail": str(error)})

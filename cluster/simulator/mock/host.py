@@ -45,6 +45,7 @@ class GpuHost(Host):
             disk_used=int(self._disk_used * _TIB),
             disk_total=14 * _TIB,
             cores=128,
+            container_engine="podman 5.4.2",
         )
 
     def plan(self, launch: Launch) -> ChosenPlan:

@@ -1930,6 +1930,14 @@ export type EnvironmentSpec = {
      */
     project?: string | null;
     /**
+     * Image
+     *
+     * Image of a container that the ranks run in, with Podman or Docker; it has Python and all
+     * packages. The first host that prepares it pins its digest, for all hosts and attempts of the
+     * job. Give this or the other fields, apart from `variables`.
+     */
+    image?: string | null;
+    /**
      * Torch
      *
      * `host`: the ranks use the torch that is installed beside the agent; `lock`: one that is
@@ -2912,6 +2920,12 @@ export type Host = {
      * Physical cores; 0: not known.
      */
     cores?: number;
+    /**
+     * Container Engine
+     *
+     * Program that runs containers, and its version (`podman 5.4.2`); None: there is none.
+     */
+    container_engine?: string | null;
 };
 
 /**
@@ -3403,8 +3417,15 @@ export type JobEnvironment = {
      * Kind
      *
      * `agent`: the ranks use the Python of their host's agent. `installed`: hosts install one.
+     * `image`: they run in a container.
      */
-    kind: 'agent' | 'installed';
+    kind: 'agent' | 'installed' | 'image';
+    /**
+     * Image
+     *
+     * Image with its digest.
+     */
+    image: string | null;
     /**
      * Python
      *

@@ -312,6 +312,7 @@ def upgrade() -> None:
         sa.Column("python", sa.String(16), nullable=False),
         sa.Column("platform", sa.String(64), nullable=False),
         sa.Column("torch", sa.String(8), nullable=False),
+        sa.Column("image", sa.Text),
         sa.Column("requirements", sa.Text, nullable=False),
         sa.Column("options", sa.JSON, nullable=False),
         sa.Column("packages", sa.Integer, nullable=False),

@@ -43,6 +43,27 @@ async def test_first_lock_of_a_job_stays(cluster: SimulatedCluster) -> None:
     await cluster.coordinator.jobs.delete(job_id)
 
 
+async def test_image_is_pinned_and_has_no_packages(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", 2)
+    job_id = await cluster.submit(environment={"image": "lab/train:1"})
+    await cluster.heartbeat()
+    assert "no container engine" in (await cluster.job(job_id)).reason
+    node.container_engine = "podman 5.4.2"
+    await cluster.heartbeat()
+    await cluster.coordinator.gateway.flush_readings()
+    await cluster.run_until(job_id, "running")
+    service = cluster.coordinator.environments
+    lock = EnvironmentLock(
+        python="3.12", platform="linux-x86_64", torch="lock", image="lab/train@sha256:00",
+        requirements="",
+    )  # fmt: skip
+    assert await service.store("n", job_id, 1, lock) == lock
+    found = await service.read(job_id)
+    assert (found.kind, found.image, found.packages) == ("image", "lab/train@sha256:00", 0)
+    with pytest.raises(NotFoundError):
+        await service.requirements(job_id)
+
+
 async def test_job_without_environment_has_no_lock(cluster: SimulatedCluster) -> None:
     job_id = await running(cluster)
     service = cluster.coordinator.environments

@@ -133,6 +133,17 @@ def test_unmatched_selector_is_reported(
     assert entry.never
 
 
+def test_containers_run_on_nodes_with_an_engine() -> None:
+    nodes = [node("a", 4), node("b", 2, has_containers=True)]
+    inside = [job(number, size, in_container=True) for number, size in ((1, 2), (2, 3))]
+    placed, large = schedule(NOW, cluster(nodes, [], inside), OPTIONS)
+    assert [host.node_name for host in placed.placed or ()] == ["b"]
+    assert "needs 3 CPU slots on hosts with a container engine" in large.text
+    (nowhere,) = schedule(NOW, cluster(nodes[:1], [], inside[:1]), OPTIONS)
+    assert nowhere.never
+    assert "node a has no container engine: install Podman or Docker there" in nowhere.text
+
+
 def test_one_host_job_names_its_host() -> None:
     facts = cluster(
         [node("a", 8), node("b", 8)],

@@ -14,7 +14,7 @@ from support.nodes.node import Node
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import views
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.wire.protocol import Assignment, AssignmentReport, DeviceInfo
+from trainhall.cluster.wire.protocol import Assignment, AssignmentReport, DeviceInfo, HostUse
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
 from trainhall.training.fencing import FencingToken
@@ -85,6 +85,7 @@ class SimulatedNode(Node):
         super().__init__(name)
         self.slots = slots
         self.kind = kind
+        self.container_engine: str | None = None
         self.attempts: dict[FencingToken, RunningAttempt] = {}
         self.launched: list[FencingToken] = []
         self.released: set[str] = set()
@@ -99,6 +100,9 @@ class SimulatedNode(Node):
             DeviceInfo(index=i, kind=self.kind, name=f"{self.kind} {i}", memory_total=1 << 30)
             for i in range(self.slots)
         ]
+
+    def host_use(self) -> HostUse:
+        return HostUse(container_engine=self.container_engine)
 
     def assignment_reports(self) -> list[AssignmentReport]:
         return [self._report(attempt) for attempt in self.attempts.values()]

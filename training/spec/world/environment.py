@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import SpecModel, Text
-from trainhall.training.spec.problems import PYTHON_VERSION, VARIABLE_NAME, problem_at
+from trainhall.training.spec.problems import IMAGE, PYTHON_VERSION, VARIABLE_NAME, problem_at
 
 MAX_REQUIREMENTS = 1024
 _REQUIREMENT = re.compile(r"[A-Za-z0-9]")
@@ -51,6 +51,10 @@ class EnvironmentSpec(SpecModel):
     project: Annotated[Text, Field(min_length=1)] | None = None
     """Folder with a `pyproject.toml`, relative to `code`, whose dependencies are installed: as its
     `uv.lock` says, if it has one. Give this or `requirements`."""
+    image: Annotated[str, Field(pattern=IMAGE, max_length=512)] | None = None
+    """Image of a container that the ranks run in, with Podman or Docker; it has Python and all
+    packages. The first host that prepares it pins its digest, for all hosts and attempts of the
+    job. Give this or the other fields, apart from `variables`."""
     torch: Literal["host", "lock"] | None = None
     """`host`: the ranks use the torch that is installed beside the agent; `lock`: one that is
     installed with the other packages. Default: `host` if the Python version is the agent's."""
@@ -64,6 +68,10 @@ class EnvironmentSpec(SpecModel):
         if self.project is not None and self.requirements is not None:
             raise problem_at("project", self.project,
                 "requirements and project exclude each other; give one")  # fmt: skip
+        if self.image is not None and (self.is_built or self.torch is not None):
+            raise problem_at("image", self.image,
+                "has its own Python and packages: install them in the image, or leave out "
+                "image or the fields requirements, project, python and torch")  # fmt: skip
         if self.torch is not None and not self.is_built:
             raise problem_at("torch", self.torch,
                 "is for an environment that is installed: give requirements, project or python "
@@ -72,13 +80,18 @@ class EnvironmentSpec(SpecModel):
 
     @property
     def is_built(self) -> bool:
-        """Return whether hosts install an environment; else the ranks run in the agent's own."""
+        """Return whether hosts install packages for it."""
         return any(x is not None for x in (self.python, self.requirements, self.project))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Return whether hosts prepare it; else the ranks run in the Python of their agent."""
+        return self.is_built or self.image is not None
 
     @property
     def needs_new_process(self) -> bool:
         """Return whether the ranks cannot be forks of a process that runs already."""
-        return self.is_built or any(
+        return self.is_prepared or any(
             fnmatchcase(name, known) for name in self.variables for known in _READ_AT_START
         )
 

@@ -19,6 +19,9 @@ SCRIPT = {"name": "job", "code": "a" * 64, "script": {"path": "train.py"}}
         ({"requirements": "../x.txt"}, "requirements", "inside the `code` folder"),
         ({"requirements": "a.txt", "project": "."}, "project", "exclude each other"),
         ({"torch": "host"}, "torch", "give requirements, project or python too"),
+        ({"image": "a:1", "python": "3.12"}, "image", "its own Python and packages"),
+        ({"image": "-v/:/host"}, "image", "must name an image, such as pytorch/pytorch"),
+        ({"image": "docker-archive:/etc/x"}, "image", "must name an image"),
         ({"python": "3"}, "python", "must be a version of Python 3, such as 3.12"),
     ],
 )
@@ -40,6 +43,7 @@ def test_bad_environments_are_refused(
         ({"variables": {"OMP_NUM_THREADS": "2"}}, False, True),
         ({"requirements": ["alpha"]}, True, True),
         ({"python": "3.12"}, True, True),
+        ({"image": "registry.lab:5000/team/train:1"}, False, True),
     ],
 )
 def test_ranks_are_forks_where_that_is_the_same(

@@ -4,7 +4,7 @@ import { readEnvironmentOptions } from "@/client/@tanstack/react-query.gen";
 import type { Job } from "@/shared/api/types";
 import { plural } from "@/shared/format";
 
-/** The environment that hosts install for a job, with its lock; nothing for one of the agents'. */
+/** The environment that hosts prepare for a job, with its lock; nothing for one of the agents'. */
 export function Environment({ job }: { job: Job }) {
   const found = useQuery({
     ...readEnvironmentOptions({ path: { job_id: job.id } }),
@@ -16,6 +16,14 @@ export function Environment({ job }: { job: Job }) {
     return (
       <Text size="sm">
         Environment: not locked yet; the first host that prepares it locks its versions
+      </Text>
+    );
+  }
+  if (found.image !== null) {
+    return (
+      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+        Image: {found.image}, Python {found.python}; pinned on {found.node} in attempt{" "}
+        {found.attempt}
       </Text>
     );
   }

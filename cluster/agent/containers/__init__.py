@@ -1,0 +1,1 @@
+"""Containers of attempts: the engine that runs them, and processes inside."""

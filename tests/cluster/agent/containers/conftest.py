@@ -1,0 +1,1 @@
+from support.containers import fake_engine as fake_engine
