@@ -3,9 +3,9 @@
     python -m benchmarks.jobs.environment [--rounds 5]
 
 The job is digits on two CPU ranks, as in `submit.py`. Its environment has one package, from a
-folder of wheels, and is installed on the host before the first round; each job still locks its versions.
-The ranks of the agent's own environment are forks of its warm parent; those of `new process` are
-not, which is the part of the difference that starting Python and importing torch takes.
+folder of wheels, and is installed on the host before the first round; each job still locks its
+versions. The ranks of the agent's own environment are forks of its warm parent; those of
+`new process` are not: starting Python and importing torch is their part of the difference.
 """
 
 import argparse

@@ -413,7 +413,8 @@ def refuse_prepared(spec: "JobSpec", command: str) -> None:
     if spec.environment.is_prepared:
         raise UsageError(
             f"environment: `trainhall {command}` runs in this Python, and installs and starts "
-            "nothing else; --set environment={} does without, and `trainhall submit` has hosts do it"
+            "nothing else; --set environment={} does without, and `trainhall submit` has hosts do "
+            "it"
         )
 
 

@@ -34,7 +34,7 @@ class NodeFacts:
     projects: frozenset[str] | None = None
     """The only projects whose jobs it gets; None: all."""
     has_containers: bool = False
-    """It can run jobs in containers."""
+    """True if it can run jobs in containers."""
     drain_reason: str | None = None
     """Why it is to be drained; None: it is not."""
     removed_by: str | None = None

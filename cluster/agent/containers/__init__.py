@@ -1,1 +1,1 @@
-"""Containers of attempts: the engine that runs them, and processes inside."""
+"""Containers of attempts and the processes in them; imports `os_support` and `training.link`."""

@@ -120,13 +120,13 @@ async def _run(
 ) -> str:
     """Run a few lines in an image; return what they print."""
     limits = ("--timeout", f"{_PROBE_SECONDS:.0f}") if engine.name == "podman" else ()
-    nobody = ("--user", "65534:65534", "--cap-drop", "all") if confined else ()
+    unprivileged = ("--user", "65534:65534", "--cap-drop", "all") if confined else ()
     try:
         async with asyncio.timeout(_PROBE_SECONDS + _END_SECONDS):
             return await engine.run(
                 "run", "--rm", "--pull", "never", "--network", "none", "--log-driver", "none",
                 "--security-opt", "no-new-privileges", "--security-opt", "label=disable",
-                *limits, *nobody, *mount_options(mounts, "ro"),
+                *limits, *unprivileged, *mount_options(mounts, "ro"),
                 "--entrypoint", python, image, "-c", code,
             )  # fmt: skip
     except TimeoutError:

@@ -6,7 +6,7 @@ It runs with the Python of the image, so it imports nothing of ours. It listens 
 connection comes one line of JSON, with the descriptors of the streams beside it:
 
     {"hold": true}                    the server ends when this connection does
-    {"argv", "env", "cwd", "terminal"}   start a process; its variables go on top of the image's
+    {"argv", "env", "cwd", "terminal"}   start a process; its variables override those of the image
 
 For a process the server answers {"pid": N}, and when it has ended {"status": N}, its wait status.
 A connection that is closed before kills the process, with all of its session.

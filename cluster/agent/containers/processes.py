@@ -98,7 +98,7 @@ class ContainerProcesses:
         """Start a process without input, and return its pid on the host.
 
         Args:
-            env: its variables, on top of those of the image.
+            env: its variables, which override those of the image.
             output: descriptors of its output and error output.
 
         Raises:

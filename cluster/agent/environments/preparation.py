@@ -98,7 +98,7 @@ class Environments:
         """
         said: list[str] = []
         progress = PreparationProgress(report)
-        uv = self._uv.heard_by(progress.hear)
+        uv = self._uv.with_output_to(progress.take_line)
         try:
             await asyncio.to_thread(folder.mkdir, parents=True)
 

@@ -27,7 +27,7 @@ class PreparationProgress:
         self._busy.clear()
         self._show()
 
-    def hear(self, line: str) -> None:
+    def take_line(self, line: str) -> None:
         """Take a line of uv. It names packages that it builds, or that take long to download."""
         if found := _STARTS.fullmatch(line):
             self._busy[found["work"], found["what"].split()[0]] = found["what"]

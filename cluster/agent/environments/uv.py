@@ -35,26 +35,26 @@ class Uv:
     Args:
         variables: its environment; its own variables (UV_…), such as UV_DEFAULT_INDEX, are options.
         running: holds the pids of those that run.
-        hear: takes each line that it prints on standard error, at once.
+        take_line: takes each line that it prints on standard error, at once.
     """
 
     def __init__(
         self,
         variables: Mapping[str, str],
         running: set[int],
-        hear: Callable[[str], None] = lambda _: None,
+        take_line: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._variables = dict(variables)
         self._running = running
-        self._hear = hear
+        self._take_line = take_line
 
     def with_variables(self, **variables: str) -> "Uv":
         """Return the same with other variables."""
-        return Uv(self._variables | variables, self._running, self._hear)
+        return Uv(self._variables | variables, self._running, self._take_line)
 
-    def heard_by(self, hear: Callable[[str], None]) -> "Uv":
-        """Return the same, whose lines are heard."""
-        return Uv(self._variables, self._running, hear)
+    def with_output_to(self, take_line: Callable[[str], None]) -> "Uv":
+        """Return the same, whose lines are taken elsewhere."""
+        return Uv(self._variables, self._running, take_line)
 
     async def run(
         self, *arguments: str | Path, cwd: Path, owner: Owner | None = None
@@ -108,7 +108,7 @@ class Uv:
         return printed.decode(errors="replace"), words
 
     async def _read_lines(self, stream: asyncio.StreamReader) -> str:
-        """Read to the end, and let each line be heard."""
+        """Read to the end, and pass each line on."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         words, begun = "", ""
         while data := await stream.read(_READ_BYTES):
@@ -116,7 +116,7 @@ class Uv:
             words += text
             *lines, begun = (begun + text).split("\n")
             for line in lines:
-                self._hear(line)
+                self._take_line(line)
         return words
 
     def _program(self) -> str:

@@ -83,7 +83,7 @@ def test_memory_of_attempts_is_as_asked(
     data_dir = DataDir(tmp_path / "agent")
     attempt = Attempt(launch.token, data_dir.attempt(launch.token), launch, Stage.READY)
     nothing = cast(Any, None)
-    settings = JobSettings({}, None, found, asked)
+    settings = JobSettings({}, None, found, memory=asked)
     launcher = Launcher(data_dir, nothing, nothing, settings, lambda: None)
     confinement = Confinement.model_validate_json(launcher._confinement(attempt))
     assert confinement.cgroup is not None

@@ -1,1 +1,1 @@
-from support.containers import fake_engine as fake_engine
+from support.nodes.containers import fake_engine as fake_engine

@@ -4,7 +4,7 @@ import platform
 from pathlib import Path
 
 import pytest
-from support.containers import DIGEST, FakeEngine
+from support.nodes.containers import DIGEST, FakeEngine
 
 from trainhall.cluster.agent.containers import images
 from trainhall.cluster.agent.containers.attempt_containers import AttemptContainers, name_of
@@ -34,7 +34,7 @@ async def test_present_image_is_pinned_without_a_pull(fake_engine: FakeEngine) -
     assert fake_engine.calls("pull") == []
 
 
-async def test_unknown_image_fails_in_words_of_the_engine(fake_engine: FakeEngine) -> None:
+async def test_unknown_image_fails_with_the_reply_of_podman(fake_engine: FakeEngine) -> None:
     with pytest.raises(EngineError, match=r"^reading manifest: manifest unknown$"):
         await images.fetch(found(), "nosuch:1")
     # Else Podman would read a folder of the host under some names.

@@ -7,13 +7,13 @@ def test_downloads_and_builds_are_named_until_done() -> None:
     said: list[str] = []
     progress = PreparationProgress(said.append)
     progress.begin("installing 2 packages")
-    progress.hear("Downloading torch (731.9MiB)")
+    progress.take_line("Downloading torch (731.9MiB)")
     assert said[-1] == "installing 2 packages: downloading torch (731.9MiB)"
-    progress.hear("   Building alpha==1.0")
+    progress.take_line("   Building alpha==1.0")
     assert said[-1].endswith(": downloading torch (731.9MiB); building alpha==1.0")
-    progress.hear(" Downloaded torch")
-    progress.hear("      Built alpha==1.0")
-    progress.hear("Installed 2 packages in 8ms")
+    progress.take_line(" Downloaded torch")
+    progress.take_line("      Built alpha==1.0")
+    progress.take_line("Installed 2 packages in 8ms")
     assert said[-1] == "installing 2 packages"
 
 
@@ -22,7 +22,7 @@ def test_many_downloads_are_counted() -> None:
     progress = PreparationProgress(said.append)
     progress.begin("installing 5 packages")
     for name in "abcde":
-        progress.hear(f"Downloading {name} (2.0MiB)")
+        progress.take_line(f"Downloading {name} (2.0MiB)")
     assert said[-1].endswith(": downloading a (2.0MiB), b (2.0MiB), c (2.0MiB) and 2 more")
     progress.begin("next")
     assert said[-1] == "next"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.archives import archive
 from support.cluster.cluster import Cluster, running_cluster
-from support.containers import FakeEngine
-from support.containers import fake_engine as fake_engine
-from support.containers import image as image
+from support.nodes.containers import FakeEngine
+from support.nodes.containers import fake_engine as fake_engine
+from support.nodes.containers import image as image
 from support.waiting import eventually
 
 SCRIPT = """
