@@ -58,6 +58,7 @@ AGENT_ACTIONS = {
     "open_tunnel": "tunnel.open",
     "put_data": "data.report",
     "put_environment": "environment.lock",
+    "put_commit": "commit.pin",
     "put_file": "checkpoint.upload",
     "put_output": "output.upload",
     "ship": "metrics.ship",

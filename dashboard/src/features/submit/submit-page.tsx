@@ -8,6 +8,7 @@ import { ownerText, pathText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
 import { Pending } from "@/shared/ui/problem";
 import { useCheckSpec, useSubmitJob } from "./api/submit-job";
+import { CodeUpload } from "./code/code-upload";
 import { copiedFrom } from "./copied-from";
 import { EXAMPLES } from "./examples";
 
@@ -36,6 +37,7 @@ function FromJob({ id, examples }: Props & { id: string }) {
 
 function JobForm({ copied, examples }: Props & { copied?: Copied }) {
   const navigate = route.useNavigate();
+  const refused = useRights().submit;
   return (
     <SpecForm
       draft="job"
@@ -57,7 +59,10 @@ function JobForm({ copied, examples }: Props & { copied?: Copied }) {
       onCreated={({ id }) => void navigate({ to: "/jobs/$jobId", params: { jobId: id } })}
       action="Submit"
       effect="submits"
-      refused={useRights().submit}
+      refused={refused}
+      above={(text, onChange) =>
+        refused === null ? <CodeUpload text={text} onChange={onChange} /> : null
+      }
       failure="Could not submit the job"
     />
   );

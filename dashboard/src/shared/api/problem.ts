@@ -38,11 +38,11 @@ export class ApiError extends Error {
   }
 }
 
-/** A plan whose code is stored; the browser uploads none. `field`: where the spec names the code. */
+/** A plan whose code is stored: it was uploaded before. `field`: where the spec names the code. */
 export function withCode<Plan extends { code_missing: boolean }>(plan: Plan, field: string): Plan {
   if (!plan.code_missing) return plan;
   const message =
-    "no code with this SHA-256 was uploaded; the `trainhall` command uploads a folder, and a copy of a job has its code";
+    "no code with this SHA-256 was uploaded; the page of a new job and the `trainhall` command upload a folder, and a copy of a job has its code";
   throw new ApiError(422, "Missing code", `${field}: ${message}`, [
     { field, message, value: null },
   ]);

@@ -48,6 +48,8 @@ interface Props<Created, Checked> {
     onChange: (text: string) => void,
     problems: readonly FieldProblem[],
   ) => ReactNode;
+  /** What stands above the editor, and changes the text. */
+  above?: (text: string, onChange: (text: string) => void) => ReactNode;
   /** A check that creates nothing; without it there is no button for it. */
   check?: {
     request: UseMutationResult<Checked, Error, string>;
@@ -188,6 +190,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
           {refused}
         </Alert>
       )}
+      {props.above?.(text, change)}
       {props.fields ? (
         <Group align="flex-start" gap="lg">
           <div className={classes.fields}>{props.fields(text, change, problems)}</div>

@@ -28,7 +28,7 @@ export function ownerText(user: unknown): string {
 
 /** The file that a checked job needs on its nodes; code that was uploaded is brought there. */
 export function pathText({ script, code }: { script?: unknown; code?: unknown }): string {
-  if (typeof code === "string" || typeof script !== "object" || script === null) return "";
+  if (code != null || typeof script !== "object" || script === null) return "";
   const { path } = script as { path?: unknown };
   return typeof path === "string" ? ` Every node that runs it needs ${path}.` : "";
 }

@@ -1,0 +1,104 @@
+import { Button, Group, Paper, Progress, Stack, Text } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { type DragEvent, useRef, useState } from "react";
+import { bytes, plural } from "@/shared/format";
+import { Problem } from "@/shared/ui/problem";
+import { chosen, dropped, problemOf, type Selection } from "./selection";
+import { projectIn, withUpload } from "./spec-code";
+import { tarOf } from "./tar";
+import { sha256Of, upload } from "./upload";
+
+interface Props {
+  text: string;
+  onChange: (text: string) => void;
+}
+
+/** Sends a folder from this computer as the code of the job. */
+export function CodeUpload({ text, onChange }: Props) {
+  const input = useRef<HTMLInputElement>(null);
+  const [selection, setSelection] = useState<Selection | null>(null);
+  const [isNoFolder, setIsNoFolder] = useState(false);
+  const [share, setShare] = useState(0);
+  const sending = useMutation({
+    mutationFn: async ({ files }: Selection) => {
+      setShare(0);
+      const archive = tarOf(files);
+      const sha256 = await sha256Of(archive);
+      await upload(archive, sha256, projectIn(text), setShare);
+      return sha256;
+    },
+    onSuccess: (sha256) => onChange(withUpload(text, sha256)),
+  });
+  const choose = (found: Selection | null): void => {
+    sending.reset();
+    setSelection(found);
+    setIsNoFolder(found === null);
+  };
+  const drop = async (event: DragEvent): Promise<void> => {
+    event.preventDefault();
+    choose(await dropped(event.dataTransfer.items));
+  };
+  const problem = selection && problemOf(selection);
+  return (
+    <Paper
+      withBorder
+      p="sm"
+      component="section"
+      aria-label="Code"
+      onDragOver={(event: DragEvent) => event.preventDefault()}
+      onDrop={(event: DragEvent) => void drop(event)}
+    >
+      <Stack gap="xs">
+        <Group gap="sm">
+          <Button size="xs" variant="default" onClick={() => input.current?.click()}>
+            Choose a folder
+          </Button>
+          <Text size="sm" c="dimmed">
+            or drop one here: the code of the job
+          </Text>
+          <input
+            ref={input}
+            type="file"
+            aria-label="Folder of the code"
+            hidden
+            // React passes unknown attributes on; the types do not know this one.
+            {...{ webkitdirectory: "" }}
+            onChange={({ currentTarget }) => {
+              if (currentTarget.files?.length) choose(chosen(currentTarget.files));
+              currentTarget.value = "";
+            }}
+          />
+        </Group>
+        {isNoFolder ? <Text size="sm">That is no folder: drop the folder of the code.</Text> : null}
+        {selection ? (
+          <Text size="sm">
+            {selection.folder}: {plural(selection.files.length, "file")}, {bytes(selection.size)}.
+            Left out: caches, .git, virtual environments
+            {selection.leftOut.length > 0
+              ? `, and ${selection.leftOut.join(", ")}, which may hold secrets`
+              : ""}
+            . Ignore files are not read.
+          </Text>
+        ) : null}
+        {problem ? (
+          <Text size="sm" c="red">
+            {problem}
+          </Text>
+        ) : null}
+        {selection && !problem && !sending.isSuccess ? (
+          <Button
+            size="xs"
+            w="fit-content"
+            loading={sending.isPending}
+            onClick={() => sending.mutate(selection)}
+          >
+            Upload
+          </Button>
+        ) : null}
+        {sending.isPending ? <Progress value={share * 100} aria-label="Upload" /> : null}
+        {sending.isSuccess ? <Text size="sm">Uploaded. The spec names it as its code.</Text> : null}
+        {sending.error ? <Problem error={sending.error} what="Could not upload the code" /> : null}
+      </Stack>
+    </Paper>
+  );
+}
