@@ -1,10 +1,11 @@
 """The web application of a coordinator.
 
-Observe             an id, a count, an answer to what fails
-└ Guard             from where a request may come
-  └ Authentication  who it comes from
-    └ routes        /api/v1, agents, streams, probes, the document
-      └ Dashboard   what no route answers
+Observe               an id, a count, an answer to what fails
+└ Guard               from where a request may come
+  └ ForwardedPages    the origins of jobs' ports, if there are any, and nothing else of them
+    └ Authentication  who it comes from
+      └ routes        /api/v1, agents, streams, probes, the document
+        └ Dashboard   what no route answers
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, compile_path
 
 from trainhall import __version__
+from trainhall.api.forward.origins import ForwardDomain
+from trainhall.api.forward.pages import ForwardedPages, Forwarding
 from trainhall.api.guard import Guard
 from trainhall.api.host.login_name import login_name
 from trainhall.api.host.oidc_settings import OidcSettings
@@ -93,6 +96,8 @@ def create_app(
             try:
                 app.state.coordinator = await stack.enter_async_context(running)
                 await _open_accounts(app, url, on_login_link, stack)
+                if app.state.forwarding is not None:
+                    stack.push_async_callback(app.state.forwarding.close)
             except BaseException as error:
                 app.state.startup_error = error
                 raise
@@ -113,6 +118,8 @@ def create_app(
     app.state.command_logins = CommandLogins()
     app.state.provider = app.state.provider_accounts = None
     app.state.startup_error = None
+    domain = settings.forward_domain
+    app.state.forwarding = forwarding = Forwarding(ForwardDomain(domain)) if domain else None
     app.state.failed = False
     app.state.is_over = lambda: False
     app.state.figures = figures
@@ -131,12 +138,15 @@ def create_app(
     ):  # fmt: skip
         app.add_exception_handler(kind, _refuse)
     app.add_middleware(Authentication, asks=settings.asks_for_login, public_url=settings.public_url)
+    if forwarding is not None:
+        app.add_middleware(ForwardedPages, forwarding=forwarding)
     app.add_middleware(
         Guard,
         insecure=settings.insecure,
         asks_for_login=settings.asks_for_login,
         simulated=settings.mock,
         allowed_hosts=settings.own_hosts,
+        is_forwarded=lambda name: forwarding is not None and forwarding.serves(name),
     )
     app.add_middleware(Observe, figures=figures, access_log=settings.access_log)
     return app

@@ -26,7 +26,7 @@ may."""
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -39,7 +39,11 @@ HEALTH = "/healthz"
 
 
 class Guard:
-    """ASGI middleware that refuses with 403; a websocket is refused before it is accepted."""
+    """ASGI middleware that refuses with 403; a websocket is refused before it is accepted.
+
+    Args:
+        is_forwarded: tells the names under which ports of jobs are served (`api.forward`).
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Guard:
         asks_for_login: bool = False,
         simulated: bool = False,
         allowed_hosts: Iterable[str] = (),
+        is_forwarded: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.app = app
         self._insecure = insecure
@@ -56,6 +61,7 @@ class Guard:
         self._simulated = simulated
         own = {socket.gethostname().lower()} if insecure or asks_for_login else set()
         self._allowed = frozenset(allowed_hosts) | own
+        self._is_forwarded = is_forwarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
@@ -95,7 +101,7 @@ class Guard:
     ) -> RefusalError | None:
         if len(hosts) != 1:
             return _refused("a request needs exactly one Host header")
-        name = _host_name(hosts[0])
+        name = host_name(hosts[0])
         if name is None or not self._is_own(name):
             return _refused(
                 f"Host {hosts[0]!r} is not an address of this coordinator: use "
@@ -108,7 +114,7 @@ class Guard:
         return None
 
     def _is_own(self, name: str) -> bool:
-        if is_loopback(name) or name in self._allowed:
+        if is_loopback(name) or name in self._allowed or self._is_forwarded(name):
             return True
         # No site's name can be rebound to where the Host says an address.
         return (self._insecure or self._asks_for_login) and _is_address(name)
@@ -157,7 +163,7 @@ def _url(scope: Scope, address: str) -> str:
     return f"{scheme}://{host}" + (f":{port}" if port is not None else "")
 
 
-def _host_name(host: str) -> str | None:
+def host_name(host: str) -> str | None:
     """Return the name in a Host header, in lower case; None when it is none."""
     try:
         parts = urlsplit(f"//{host}")

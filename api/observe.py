@@ -23,6 +23,8 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 """Headers of every answer that has none of its own: data is never taken for a page."""
+FORWARDED = "trainhall.forwarded"
+"""Key of the scopes of requests that a program beside a job answers, with headers of its own."""
 _MAX_ID = 64
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -72,7 +74,7 @@ class Observe:
                 message.setdefault("headers", [])
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID] = request_id
-                for name, value in _HEADERS.items():
+                for name, value in _HEADERS.items() if FORWARDED not in scope else ():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -36,7 +36,7 @@ from trainhall.api.routes import (
 from trainhall.api.routes.login import commands
 from trainhall.api.routes.people import groups, projects, secrets, users
 from trainhall.api.routes.site import probes
-from trainhall.api.routes.tunnels import profiles, stacks
+from trainhall.api.routes.tunnels import ports, profiles, stacks
 from trainhall.api.schemas.accounts import (
     Login,
     LoginCode,
@@ -73,6 +73,7 @@ PUBLIC_ROUTERS = (
     checkpoints.router, outputs.router, experiments.router, alerts.router, views.router,
     ledger.router, reports.router, auth.router, commands.router, audit.router, users.router,
     groups.router, projects.router, secrets.router, stacks.router, profiles.router,
+    ports.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.

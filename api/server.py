@@ -67,6 +67,7 @@ def serve(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     tls_self_signed: bool = False,
+    forward_domain: str | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM; the exit code.
 
@@ -75,14 +76,17 @@ def serve(
         fd: a socket that listens already, instead of `host` and `port`.
         on_listening: is handed the URL once requests are served; without it the URL is printed.
         prints_link: print a link that logs a browser in, where one is needed.
-        tls_cert, tls_key, tls_self_signed: as in the settings.
+        tls_cert, tls_key, tls_self_signed, forward_domain: as in the settings.
     """
     given: dict[str, Any] = {"host": host, "port": port, "data_dir": data_dir, "insecure": insecure}
     if mock:
         given["mock"] = True
     if tls_self_signed:
         given["tls_self_signed"] = True
-    options = {"database_url": database_url, "tls_cert": tls_cert, "tls_key": tls_key}
+    options = {
+        "database_url": database_url, "tls_cert": tls_cert, "tls_key": tls_key,
+        "forward_domain": forward_domain,
+    }  # fmt: skip
     given |= {name: value for name, value in options.items() if value is not None}
     try:
         settings = Settings(**given)

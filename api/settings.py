@@ -28,6 +28,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from trainhall.api.forward.origins import check_beside, domain_name
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
 from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.host.tls import Tls
@@ -120,6 +121,9 @@ class Settings(Documented, BaseSettings):
     """A command or a forwarded port through which nothing has passed for so long is ended."""
     exec_per_user: Annotated[int, Field(ge=1, le=10**6)] = 20
     """Commands and forwarded ports that one user may have open from one address."""
+    forward_domain: str | None = None
+    """Domain below which ports of jobs are pages of their own, `JOB-PORT.DOMAIN`: its names, all of
+    them, lead to the coordinator, or to its proxy. `localhost` does without a name server."""
     queued_jobs_per_user: Annotated[int, Field(ge=1, le=10**9)] = 1000
     """Jobs of one user that may wait in the queue."""
     log_bytes_per_job: Annotated[int, Field(ge=1024, le=2**60)] = 1024**3
@@ -205,6 +209,11 @@ class Settings(Documented, BaseSettings):
             raise ValueError("must be a URL that agents can reach, such as http://lab:8000")
         return value
 
+    @field_validator("forward_domain")
+    @classmethod
+    def _is_domain(cls, value: str | None) -> str | None:
+        return domain_name(value) if value is not None else None
+
     @field_validator("smtp_url")
     @classmethod
     def _is_mail_server(cls, value: str | None) -> str | None:
@@ -227,6 +236,8 @@ class Settings(Documented, BaseSettings):
             raise ValueError("tls-cert and tls-key need each other")
         if self.tls_cert is not None and self.tls_self_signed:
             raise ValueError("tls-self-signed makes a certificate: give it or tls-cert")
+        if self.forward_domain is not None:
+            check_beside(self.forward_domain, self.own_hosts)
         return self
 
     @property

@@ -203,8 +203,21 @@ async def until_revoked(connection: HTTPConnection) -> str:
     Returns:
         What happened, for the user.
     """
+    return await until_changed(lookup_of(connection), principal_or_none(connection))
+
+
+def lookup_of(connection: HTTPConnection) -> Lookup | None:
+    """Return how the credential of a request is looked up again; None: it needed none."""
     find: Lookup | None = connection.scope.get("trainhall.lookup")
-    before = principal_or_none(connection)
+    return find
+
+
+async def until_changed(find: Lookup | None, before: Principal | None) -> str:
+    """Wait until a credential is no longer valid, or reaches elsewhere.
+
+    Returns:
+        What happened, for the user.
+    """
     # Viewers that come at once, as after a restart, do not all check at once.
     await asyncio.sleep(RECHECK_SECONDS * random.random())
     while True:

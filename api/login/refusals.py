@@ -30,6 +30,7 @@ ACTIONS = {
     "capture_gradients": "job.capture_gradients",
     "collect_checkpoints": "checkpoint.collect",
     "create_login_link": "link.create",
+    "create_port_link": "job.forward",
     "decide_device_login": "login.approve",
     "delete_artifact": "run.delete_artifact",
     "log_in": "session.create",

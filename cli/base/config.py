@@ -22,7 +22,7 @@ CA_VARIABLE = "TRAINHALL_TLS_CA"
 # Only what is the same from one call to the next belongs in a file.
 SHARED = (
     "url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output", "tls_cert",
-    "tls_key", "tls_self_signed", "tls_ca",
+    "tls_key", "tls_self_signed", "tls_ca", "forward_domain",
 )  # fmt: skip
 # The coordinator itself reads these (`trainhall.api.settings`); they have no flag.
 SERVER_ONLY = (

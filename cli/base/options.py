@@ -179,6 +179,17 @@ TlsSelfSigned = Annotated[
         help="Serve TLS with a certificate that the coordinator makes and renews.",
     ),
 ]
+ForwardDomain = Annotated[
+    str | None,
+    typer.Option(
+        "--forward-domain",
+        envvar="TRAINHALL_FORWARD_DOMAIN",
+        metavar="DOMAIN",
+        help="Open ports of jobs in the browser as JOB-PORT.DOMAIN. All names below it lead to the "
+        "coordinator; `localhost` needs no name server.",
+        show_default="not opened",
+    ),
+]
 Slots = Annotated[
     int | None,
     typer.Option(

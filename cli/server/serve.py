@@ -13,6 +13,7 @@ from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import (
     DatabaseUrl,
     DataDir,
+    ForwardDomain,
     Host,
     Insecure,
     JobMemory,
@@ -38,6 +39,7 @@ def server(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_self_signed: TlsSelfSigned = False,
+    forward_domain: ForwardDomain = None,
     fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
@@ -72,6 +74,7 @@ def server(
             tls_cert=tls_cert,
             tls_key=tls_key,
             tls_self_signed=tls_self_signed,
+            forward_domain=forward_domain,
         )
     )
 

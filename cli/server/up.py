@@ -24,6 +24,7 @@ from trainhall.cli.base.errors import FINAL, CliError, UsageError
 from trainhall.cli.base.options import (
     DatabaseUrl,
     DataDir,
+    ForwardDomain,
     Host,
     Insecure,
     Mock,
@@ -69,6 +70,7 @@ def up(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_self_signed: TlsSelfSigned = False,
+    forward_domain: ForwardDomain = None,
     demo: Annotated[
         str | None,
         typer.Option("--demo", metavar="FILE", help="Submit this job and show its progress."),
@@ -106,8 +108,9 @@ def up(
         if demo is not None:
             raise UsageError("--demo runs a job and --mock cannot run any; give one of them")
         server(
-            host, port, data_dir, database_url, insecure, mock, tls_cert, tls_key, tls_self_signed
-        )
+            host, port, data_dir, database_url, insecure, mock, tls_cert, tls_key, tls_self_signed,
+            forward_domain,
+        )  # fmt: skip
     check_slots(slots)
     # A wrong spec is reported before anything is started.
     spec = specs.load(demo, None) if demo is not None else None
@@ -117,8 +120,9 @@ def up(
         if run_as is not None:
             _check_run_as(run_as, folder / "agent")
         cluster = LocalCluster(
-            folder, host, listener, database_url, insecure, slots, pass_env or [], run_as, tls
-        )
+            folder, host, listener, database_url, insecure, slots, pass_env or [], run_as, tls,
+            forward_domain,
+        )  # fmt: skip
         cluster.opens_browser = not (no_browser or once) and can_open()
         raise typer.Exit(cluster.run(spec, once))
 
@@ -137,6 +141,7 @@ class LocalCluster:
         pass_env: list[str],
         run_as: str | None,
         tls: "Tls | None",
+        forward_domain: str | None = None,
     ) -> None:
         from trainhall.cli.server.supervise import MARK, Child
 
@@ -162,6 +167,8 @@ class LocalCluster:
             server.append("--tls-self-signed")
         elif tls is not None:
             server += ["--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
+        if forward_domain is not None:
+            server += ["--forward-domain", forward_domain]
         # A database URL may hold a password, which others could read among the arguments.
         secret = {"DATABASE_URL": database_url} if database_url else {}
         self.coordinator = Child(

@@ -115,6 +115,10 @@ class TunnelService(Service):
         async with self._open(beside.host, session) as socket:
             yield socket
 
+    async def record_link(self, beside: Beside, rank: int, port: int) -> None:
+        """Note in the audit log that a browser may open a port beside a rank."""
+        await self._record(beside, "job.forward", f"rank {rank}: link to port {port}")
+
     async def stacks(self, job_id: str, ranks: list[int] | None) -> Stacks:
         """Return the stacks of ranks, as they are now.
 

@@ -51,9 +51,9 @@ async def admin(closed: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield made
 
 
-ELSEWHERE = ("take_stacks", "profile_job")
-"""Operations that need a job that runs: their rows are looked at in `access/test_sessions.py` and
-`tests/acceptance/tunnels/test_profiles.py`."""
+ELSEWHERE = ("take_stacks", "profile_job", "create_port_link")
+"""Operations that need a job that runs: their rows are looked at in `access/test_sessions.py`,
+`access/test_forwarded_pages.py` and `tests/acceptance/tunnels/test_profiles.py`."""
 
 
 def _mutating() -> dict[str, tuple[str, str]]:

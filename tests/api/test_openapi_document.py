@@ -125,6 +125,7 @@ NAMES = {
     "addGroupMember",
     "removeGroupMember",
     "listProjects",
+    "createPortLink",
     "createProject",
     "getProject",
     "changeProject",

@@ -5478,6 +5478,26 @@ export type Point = {
 };
 
 /**
+ * PortLink
+ *
+ * Link that opens a port of a job in a browser.
+ */
+export type PortLink = {
+    /**
+     * Url
+     *
+     * Counts once.
+     */
+    url: string;
+    /**
+     * Expires In
+     *
+     * Seconds until it ends.
+     */
+    expires_in: number;
+};
+
+/**
  * Precision
  */
 export type Precision = 'fp32' | 'bf16' | 'fp16';
@@ -15239,3 +15259,65 @@ export type ListProfilesResponses = {
 };
 
 export type ListProfilesResponse = ListProfilesResponses[keyof ListProfilesResponses];
+
+export type CreatePortLinkData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+        /**
+         * Port
+         *
+         * TCP port of 127.0.0.1 beside rank 0.
+         */
+        port: number;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/ports/{port}/link';
+};
+
+export type CreatePortLinkErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreatePortLinkError = CreatePortLinkErrors[keyof CreatePortLinkErrors];
+
+export type CreatePortLinkResponses = {
+    /**
+     * The link.
+     */
+    201: PortLink;
+};
+
+export type CreatePortLinkResponse = CreatePortLinkResponses[keyof CreatePortLinkResponses];

@@ -3,78 +3,24 @@
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete
 from support.access.projects import Projects
 from support.access.sockets import Socket
-from support.access.world import OWN, Things
-from support.cluster.agent_process import until
+from support.access.tunnels import audited, tunnel_of
+from support.access.world import Things
 
 from trainhall.api.login import authentication
 from trainhall.cluster.accounts import lookup
-from trainhall.cluster.wire.tunnel import Frame, Kind, TunnelClosedError
-from trainhall.db.accounts import AuditEntry, Member
-from trainhall.db.documents import Allocation, NodeAllocation, RankPlacement
-from trainhall.db.models import Attempt, Job
+from trainhall.cluster.wire.tunnel import Frame, Kind
+from trainhall.db.accounts import Member
 
 START = json.dumps({"type": "start", "command": ["ls", "a b"]})
 
 
-class Host:
-    """The websocket of an agent, without an agent."""
-
-    def __init__(self) -> None:
-        self.received: asyncio.Queue[str | bytes] = asyncio.Queue()
-        self.sent: asyncio.Queue[str | bytes | None] = asyncio.Queue()
-
-    async def send(self, message: str | bytes) -> None:
-        self.received.put_nowait(message)
-
-    async def receive(self) -> str | bytes:
-        message = await self.sent.get()
-        if message is None:
-            raise TunnelClosedError("over")
-        return message
-
-
-@pytest.fixture
-async def running(projects: Projects) -> Things:
-    """A member's job that runs on a node, whose agent is the test."""
-    things = await projects.world.add(OWN, "member")
-    hosts = Allocation([NodeAllocation("n1", "gpu-1", 0, (RankPlacement(0), RankPlacement(1)))])
-    async with projects.coordinator.db.transaction() as session:
-        await session.execute(
-            update(Attempt).where(Attempt.job_id == things.job).values(allocation=hosts)
-        )
-        await session.execute(update(Job).where(Job.id == things.job).values(state="running"))
-    # No reconciler gives the attempt up meanwhile.
-    await projects.coordinator.reconciler.stop()
-    return things
-
-
 def path_of(things: Things, what: str = "exec") -> str:
     return f"/api/v1/training/jobs/{things.job}/{what}"
-
-
-@asynccontextmanager
-async def tunnel_of(projects: Projects) -> AsyncIterator[Host]:
-    """The tunnel that node n1 is asked for."""
-    waiting, host = projects.coordinator.waiting_tunnels, Host()
-    tickets = await until("a ticket", lambda: waiting.tickets("n1"))
-    handed = asyncio.create_task(waiting.hand_over("n1", tickets[0], host))
-    yield host
-    async with asyncio.timeout(10):
-        assert await handed
-
-
-async def audited(projects: Projects, action: str) -> list[Any]:
-    async with projects.coordinator.db.session() as session:
-        rows = await session.scalars(select(AuditEntry).where(AuditEntry.action == action))
-        return [(row.user, row.outcome, row.detail) for row in rows]
 
 
 async def test_messages_pass_unread_and_are_audited(projects: Projects, running: Things) -> None:

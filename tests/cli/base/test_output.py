@@ -158,7 +158,7 @@ def test_server_url_comes_from_environment_or_file(
 def test_config_allows_coordinator_settings_in_table(folder: Path) -> None:
     flags = {
         "host", "port", "data_dir", "database_url", "insecure", "mock", "tls_cert", "tls_key",
-        "tls_self_signed",
+        "tls_self_signed", "forward_domain",
     }  # fmt: skip
     assert set(config.SERVER_ONLY) == Settings.model_fields.keys() - flags
     for name in config.SERVER_ONLY:

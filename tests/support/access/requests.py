@@ -39,7 +39,10 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
             return Asked(json={"steps": 5})
         case "PUT", "/training/jobs/{job_id}/resize":
             return Asked(json={"workers": 2})
-        case "WS", "/training/jobs/{job_id}/forward/{port}":
+        case ("WS", "/training/jobs/{job_id}/forward/{port}") | (
+            "POST",
+            "/training/jobs/{job_id}/ports/{port}/link",
+        ):
             return Asked(params={"port": "8888"})
         case "PUT", "/training/code/{sha256}":
             # Bytes that the other project has, too.

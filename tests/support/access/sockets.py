@@ -21,8 +21,8 @@ class Socket:
             "type": "websocket", "path": path, "raw_path": path.encode(),
             "query_string": query,
             "headers": [
-                (b"host", b"127.0.0.1:8000"),
-                *((name.lower().encode(), value.encode()) for name, value in headers.items()),
+                (name.lower().encode(), value.encode())
+                for name, value in {"host": "127.0.0.1:8000", **headers}.items()
             ],
             "scheme": "ws", "server": ("127.0.0.1", 8000), "client": ("127.0.0.1", 40000),
             "subprotocols": [], "root_path": "", "http_version": "1.1",

@@ -53,6 +53,7 @@ GET    /training/jobs/{job_id}/gradients/{step}     401     403      404    200 
 POST   /training/jobs/{job_id}/stacks               401     403      404    403    403   409        409   409
 POST   /training/jobs/{job_id}/profile              401     403      404    403    403   409        409   409
 GET    /training/jobs/{job_id}/profiles             401     403      404    200    200   200        200   200
+POST   /training/jobs/{job_id}/ports/{port}/link    401     403      404    403    403   409        409   409
 WS     /training/jobs/{job_id}/exec                 401     403      404    403    403   409        409   409
 WS     /training/jobs/{job_id}/forward/{port}       401     403      404    403    403   409        409   409
 PUT    /training/code/{sha256}                      401     403      422    403    201   200        200   200

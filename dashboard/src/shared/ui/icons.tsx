@@ -55,6 +55,7 @@ export const ResizeIcon = path("M8 4L4 8l4 4M4 8h16M16 12l4 4-4 4M20 16H4");
 export const AlertIcon = path("M12 4l9 16H3zM12 10v4M12 17v.01");
 export const DownIcon = path("M12 5v14M6 13l6 6 6-6");
 export const ImageIcon = path("M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9v.01");
+export const OutIcon = path("M10 5H5v14h14v-5M13 4h7v7M20 4l-9 9");
 export const UpIcon = path("M12 19V5M6 11l6-6 6 6");
 export const OpenIcon = path("M6 9l6 6 6-6");
 export const CloseIcon = path("M9 6l6 6-6 6");

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { ExperimentRun, ParallelismSpec } from "@/client";
 import { Annotations } from "@/features/job/annotations/annotations";
 import { useAttempts } from "@/features/job/api/attempts";
+import { PortButton } from "@/features/job/ports/port-button";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
 import { lastLineOptions } from "@/shared/api/jobs";
@@ -62,6 +63,7 @@ export function Header({ job, live }: Props) {
             {isRun(job) ? null : (
               <>
                 <ExperimentMenu job={job} />
+                <PortButton job={job} />
                 <ResizeButton job={job} />
               </>
             )}
