@@ -138,7 +138,7 @@ function Consequences({ node }: { node: ClusterNode }) {
 }
 
 function HostUse({ node }: { node: ClusterNode }) {
-  const host: Record<string, number | null | undefined> = { ...node.host };
+  const { host } = node;
   if (!host.memory_total) return <div className={classes.host} />;
   return (
     <dl className={classes.host}>
@@ -173,6 +173,7 @@ function facts(node: ClusterNode): string[] {
   return [
     ...(node.address ? [node.address] : []),
     node.agent_version ? `agent ${node.agent_version}` : "has not joined yet",
+    ...(node.host.container_engine ? [`containers by ${node.host.container_engine}`] : []),
     ...labels,
     ...(node.projects ? [`jobs of ${node.projects.join(", ") || "other projects"} only`] : []),
   ];
