@@ -32,6 +32,8 @@ class JobCommit(Base):
     job_id: Mapped[str] = mapped_column(
         String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
     )
+    url: Mapped[str] = mapped_column(String(1024))
+    ref: Mapped[str] = mapped_column(String(255))
     commit: Mapped[str] = mapped_column(String(64))
     node: Mapped[str] = mapped_column(String(128))
     """Name of the node that resolved it."""

@@ -346,7 +346,7 @@ def document_of(
 
     code = packed(Path(spec.code_folder), include_env=include_env)
     if code.left_out:
-        notice(f"Note: {', '.join(code.left_out)} may hold secrets and is not sent; use `trainhall "
+        notice(f"Note: {', '.join(code.left_out)} may hold secrets: not sent; use `trainhall "
             "secrets set`, or send it with `submit --include-env` or a line `!.env` in "
             ".trainhallignore.")  # fmt: skip
     if script is not None:

@@ -10,22 +10,24 @@ from trainhall.cluster.service import Service
 from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job, Node
 from trainhall.db.provenance import JobCommit
-from trainhall.training.spec.source.git_code import git_code_of
+from trainhall.training.spec.source.git_code import GitCode, git_code_of
 
 
 class CommitService(Service):
     async def of_attempt(self, job_id: str, attempt: int) -> str | None:
         """Return the commit that an attempt uses; None: no host has resolved it yet.
 
-        Runs of an experiment use one commit.
+        Runs of an experiment with the same `ref` use one commit.
 
         Raises:
             ConflictError: the attempt is over, or the job's code is not in git.
             NotFoundError: there is no such attempt.
         """
         async with self._db.session() as session:
-            job = await _check(session, job_id, attempt)
-            found = await session.get(JobCommit, job_id) or await _of_experiment(session, job)
+            job, code = await _check(session, job_id, attempt)
+            found = await session.get(JobCommit, job_id)
+            if found is None:
+                found = await _of_experiment(session, job, code)
             return found.commit if found is not None else None
 
     async def pin(self, node_id: str, job_id: str, attempt: int, commit: str) -> str:
@@ -36,15 +38,17 @@ class CommitService(Service):
         """
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
-            job = await _check(session, job_id, attempt)
+            job, code = await _check(session, job_id, attempt)
             row = await session.get(JobCommit, job_id)
             if row is None:
                 if job.experiment_id is not None:  # other runs may resolve it at the same time
                     await session.get(Experiment, job.experiment_id, with_for_update=True)
-                before = await _of_experiment(session, job)
+                before = await _of_experiment(session, job, code)
                 node = await session.get(Node, node_id)
                 row = JobCommit(
                     job_id=job_id,
+                    url=code.git,
+                    ref=code.ref,
                     commit=before.commit if before is not None else commit,
                     node=node.name if node is not None else node_id,
                     attempt=attempt,
@@ -54,21 +58,23 @@ class CommitService(Service):
             return row.commit
 
 
-async def _check(session: AsyncSession, job_id: str, attempt: int) -> Job:
+async def _check(session: AsyncSession, job_id: str, attempt: int) -> tuple[Job, GitCode]:
     job = await load_job_of_active(session, job_id, attempt)
-    if git_code_of(job.spec) is None:
+    code = git_code_of(job.spec)
+    if code is None:
         raise ConflictError(f"the code of job {job_id} is not in git")
-    return job
+    return job, code
 
 
-async def _of_experiment(session: AsyncSession, job: Job) -> JobCommit | None:
-    """Return the commit of an earlier run of the job's experiment."""
+async def _of_experiment(session: AsyncSession, job: Job, code: GitCode) -> JobCommit | None:
+    """Return the commit that an earlier run of the job's experiment has for the same `ref`."""
     if job.experiment_id is None:
         return None
     runs = (
         select(JobCommit)
         .join(Job, Job.id == JobCommit.job_id)
         .where(Job.experiment_id == job.experiment_id)
+        .where(JobCommit.url == code.git, JobCommit.ref == code.ref)
         .order_by(JobCommit.pinned_at, JobCommit.job_id)
         .limit(1)
     )

@@ -11,7 +11,7 @@ from trainhall.training.spec.source.provenance import GitState, ProvenanceSpec
 
 class Provenance(View):
     """Repository and command that a job comes from; both are null where the client sent none, as
-    the dashboard and curl. Of code in git it is the commit that hosts cloned."""
+    the dashboard, experiments and curl. Of code in git it is the commit that hosts cloned."""
 
     git: GitState | None
     """State of the repository; its diff is null to those who may not read the project's code."""

@@ -5809,7 +5809,7 @@ export type ProjectPage = {
  * Provenance
  *
  * Repository and command that a job comes from; both are null where the client sent none, as
- * the dashboard and curl. Of code in git it is the commit that hosts cloned.
+ * the dashboard, experiments and curl. Of code in git it is the commit that hosts cloned.
  */
 export type Provenance = {
     /**

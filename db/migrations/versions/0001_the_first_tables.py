@@ -300,6 +300,8 @@ def upgrade() -> None:
     op.create_table(
         "job_commits",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("url", sa.String(1024), nullable=False),
+        sa.Column("ref", sa.String(255), nullable=False),
         sa.Column("commit", sa.String(64), nullable=False),
         sa.Column("node", sa.String(128), nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),

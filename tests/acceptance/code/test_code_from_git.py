@@ -34,6 +34,17 @@ def command(cluster: Cluster, name: str, *arguments: str) -> str:
     return str(json.loads(done.stdout)["id"])
 
 
+def joined(cluster: Cluster, name: str) -> dict[str, str]:
+    """The credential of another node."""
+    node = cluster.post("/cluster/nodes", json={"name": name})
+    request = {
+        "join_token": node["join_token"], "name": name, "address": "127.0.0.1",
+        "agent_version": "0.1.0", "devices": [],
+    }  # fmt: skip
+    credential = cluster.post("/agent/join", json=request)["credential"]
+    return {"Authorization": f"Bearer {credential}"}
+
+
 def test_job_from_git_is_fixed_to_a_commit(cluster: Cluster, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "served" / "lab")
     first = repository.commit(train=SCRIPT, model="NAME = 'one'\n")
@@ -51,6 +62,13 @@ def test_job_from_git_is_fixed_to_a_commit(cluster: Cluster, tmp_path: Path) -> 
         assert (found["git"]["branch"], found["git"]["remote"]) == ("main", url)
         outputs = cluster.get(f"/outputs/jobs/{job}")["items"]
         assert [each["path"] for each in outputs] == ["result.txt"]
+
+        stranger = joined(cluster, "stranger")
+        path = f"{cluster.url}/api/v1/agent/jobs/{job}/attempts/1/commit"
+        for method in ("GET", "PUT"):
+            refused = cluster.http.request(method, path, headers=stranger, json={})
+            assert refused.status_code == 404
+            assert "on this node" in refused.json()["detail"]
 
         repository.commit(model="NAME = 'two'\n")
         again = command(cluster, "reproduce", job)

@@ -60,8 +60,9 @@ async def test_code_in_git_is_compared_by_commit(cluster: SimulatedCluster) -> N
 
 
 async def test_runs_of_an_experiment_share_a_commit(cluster: SimulatedCluster) -> None:
-    await cluster.add_node("alpha", 2)
+    await cluster.add_node("alpha", 3)
     ids = [await cluster.submit(code=CODE) for _ in range(2)]
+    ids.append(await cluster.submit(code={**CODE, "ref": "dev"}))
     for job_id in ids:
         await cluster.run_until(job_id, "running")
     async with cluster.db.transaction() as session:
@@ -73,3 +74,5 @@ async def test_runs_of_an_experiment_share_a_commit(cluster: SimulatedCluster) -
     assert await service.pin("n", ids[0], 1, FIRST) == FIRST
     assert await service.of_attempt(ids[1], 1) == FIRST
     assert await service.pin("n", ids[1], 1, SECOND) == FIRST
+    assert await service.of_attempt(ids[2], 1) is None
+    assert await service.pin("n", ids[2], 1, SECOND) == SECOND

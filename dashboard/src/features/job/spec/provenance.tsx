@@ -13,7 +13,7 @@ export function ProvenanceFacts({ jobId }: { jobId: string }) {
   if (git === null && command === null) {
     return (
       <Text size="sm" c="dimmed" component="section" aria-label="Provenance">
-        No repository or command is recorded: the dashboard and curl send none.
+        No repository or command is recorded: the dashboard, experiments and curl send none.
       </Text>
     );
   }
