@@ -43,9 +43,9 @@ def profile(
 ) -> None:
     """Profile the next steps of a running job, the same ones on all ranks.
 
-    The traces are outputs of the job, below `profiles/`. The job's page shows them; Perfetto and
-    chrome://tracing open them, too. A script is profiled if it calls trainhall.should_stop() after
-    every step.
+    The traces are outputs of the job, below `profiles/`, and listed on its page. Perfetto,
+    speedscope and chrome://tracing open them. A script is profiled if it calls
+    trainhall.should_stop() after every step.
 
     \b
     Examples:

@@ -6,6 +6,7 @@ import { GradientsTab } from "@/features/job/gradients/gradients-tab";
 import { Header } from "@/features/job/header/header";
 import { LogsTab } from "@/features/job/logs/logs-tab";
 import { OutputsTab } from "@/features/job/outputs/outputs-tab";
+import { ProfilesTab } from "@/features/job/profiles/profiles-tab";
 import { TimelineTab } from "@/features/job/timeline/timeline-tab";
 import { useJob } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
@@ -33,6 +34,7 @@ const LABELS: Record<Tab, string> = {
   timeline: "Timeline",
   checkpoints: "Checkpoints",
   outputs: "Outputs",
+  profiles: "Profiles",
   spec: "Spec",
 };
 
@@ -97,6 +99,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
         {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
         {tab === "outputs" ? <OutputsTab job={job} /> : null}
+        {tab === "profiles" ? <ProfilesTab job={job} /> : null}
         {tab === "spec" ? <SpecTab job={job} /> : null}
       </Tabs.Panel>
     </Tabs>

@@ -1,6 +1,15 @@
 import { isFinished, isRun, type Job } from "@/shared/api/types";
 
-const TABS = ["curves", "gradients", "logs", "timeline", "checkpoints", "outputs", "spec"] as const;
+const TABS = [
+  "curves",
+  "gradients",
+  "logs",
+  "timeline",
+  "checkpoints",
+  "outputs",
+  "profiles",
+  "spec",
+] as const;
 export type Tab = (typeof TABS)[number];
 
 export function isTab(value: unknown): value is Tab {

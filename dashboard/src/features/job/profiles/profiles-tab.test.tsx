@@ -1,0 +1,79 @@
+import { screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, it, vi } from "vitest";
+import type { Job } from "@/shared/api/types";
+import { job, json, problem } from "@/test/fake-api";
+import { shown } from "@/test/shown";
+import { ProfilesTab } from "./profiles-tab";
+
+const LIST = "GET /training/jobs/3f2a9c51d07b/profiles";
+const ASK = "POST /training/jobs/3f2a9c51d07b/profile";
+const TRACE = {
+  rank: 3,
+  path: "profiles/1/rank-3.json.gz",
+  size: 2048,
+  first_step: 41,
+  last_step: 60,
+  stall_seconds: 0.125,
+  note: "",
+};
+const PROFILE = {
+  id: 1,
+  attempt: 1,
+  state: "completed",
+  reason: null,
+  steps: 20,
+  ranks: [0, 3],
+  stacks: true,
+  memory: false,
+  asked_by: "maria",
+  asked_at: "2026-01-01T00:00:00Z",
+  first_step: 41,
+  ended_at: "2026-01-01T00:00:09Z",
+  traces: [TRACE],
+  problems: [{ rank: 0, message: "the disk is full" }],
+};
+
+const show = (answers: Record<string, unknown>, change: Record<string, unknown> = {}) =>
+  shown(<ProfilesTab job={job(change) as unknown as Job} />, answers);
+
+it("lists profiles with their traces and what went wrong", async () => {
+  show({ [LIST]: { items: [PROFILE] } });
+  const card = await screen.findByRole("region", { name: "Profile 1" });
+  const link = within(card).getByRole("link", { name: "Download rank 3" });
+  expect(link).toHaveAttribute(
+    "href",
+    "/api/v1/outputs/jobs/3f2a9c51d07b/files/profiles/1/rank-3.json.gz",
+  );
+  expect(card).toHaveTextContent("20 steps of 2 ranks · from step 41 · Python calls");
+  expect(card).toHaveTextContent("Rank 0: the disk is full");
+});
+
+it("links no trace that has not arrived", async () => {
+  show({ [LIST]: { items: [{ ...PROFILE, traces: [{ ...TRACE, size: null }] }] } });
+  expect(await screen.findByText(/Rank 3 \(on its way\)/)).toBeVisible();
+  expect(screen.queryByRole("link")).toBeNull();
+});
+
+it("asks for a profile of some ranks", async () => {
+  const asked = show({ [LIST]: { items: [] }, [ASK]: json(PROFILE, 202) });
+  await userEvent.click(await screen.findByRole("button", { name: "Profile steps" }));
+  await userEvent.type(await screen.findByLabelText("Ranks"), "1,x");
+  const send = within(screen.getByRole("dialog")).getByRole("button", { name: "Profile steps" });
+  expect(send).toBeDisabled();
+  await userEvent.type(screen.getByLabelText("Ranks"), "{Backspace}0");
+  await userEvent.click(screen.getByLabelText("Allocations of tensors"));
+  await userEvent.click(send);
+  await vi.waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  const sent = asked.find(({ method }) => method === "POST");
+  expect(await sent?.json()).toEqual({ steps: 20, ranks: [1, 0], stacks: false, memory: true });
+});
+
+it("shows why a profile is refused", async () => {
+  const why = "its script has not called trainhall.should_stop()";
+  show({ [LIST]: { items: [] }, [ASK]: problem(409, "Conflict", why) });
+  await userEvent.click(await screen.findByRole("button", { name: "Profile steps" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.click(within(dialog).getByRole("button", { name: "Profile steps" }));
+  expect(await within(dialog).findByRole("alert")).toHaveTextContent(why);
+});
