@@ -22,6 +22,7 @@ from trainhall.cli.base.options import (
     Url,
     with_project,
 )
+from trainhall.cli.base.quantities import duration
 from trainhall.cli.jobs import columns as of_jobs
 from trainhall.cli.jobs import page
 from trainhall.cli.jobs.queue_history import earlier_position, place_of
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
 
 def submit(
     words: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SPEC | SCRIPT [-- ARGS] | -- COMMAND",
+            show_default=False,
             help="A job spec in YAML or JSON (- reads standard input, with paths relative to the "
             "current folder); or a script and its arguments; or a command.",
         ),
@@ -75,6 +77,25 @@ def submit(
         bool,
         typer.Option("--include-env", help="Send the code's .env files, too, secrets and all."),
     ] = False,
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive", help="Hold devices, and open a shell or run the command beside them."
+        ),
+    ] = False,
+    idle: Annotated[
+        float | None,
+        typer.Option(
+            "--idle",
+            parser=duration,
+            metavar="TIME",
+            help="With --interactive: end the job when it had no session for so long.",
+            show_default="30m",
+        ),
+    ] = None,
+    rm: Annotated[
+        bool, typer.Option("--rm", help="With --interactive: cancel the job when you leave.")
+    ] = False,
     project: Project = None,
     overrides: Overrides = None,
     output: Output = Format.TABLE,
@@ -92,10 +113,15 @@ def submit(
       trainhall submit train.py -- --lr 0.1
       trainhall submit --workers 4 -f -- python -m pkg.train --epochs 3
       trainhall submit --git https://github.com/lab/model --ref v2 train.py -- --lr 0.1
+      trainhall submit --interactive --workers 2 --idle 1h
+      trainhall submit --interactive --rm -- nvidia-smi
 
     Uploads the folder under `code` first, unless the coordinator already has it. Of a script or
     command it is the git repository, else the script's folder, without what .gitignore files name.
     --dry-run prints the spec.
+
+    --interactive takes a command, or none for a shell; its exit code is the command's. The job
+    stays when you leave, until it had no session for --idle; `trainhall exec` enters it again.
 
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
@@ -105,9 +131,26 @@ def submit(
     if ref is not None and git is None:
         raise UsageError("--ref is for --git URL; the code that is sent is that of the folder")
     code = {"git": git, **({"ref": ref} if ref is not None else {})} if git is not None else None
-    spec = specs.load_words(words, with_project(overrides, project), code)
+    overrides = with_project(overrides, project)
+    if not interactive:
+        if idle is not None or rm:
+            raise UsageError("--idle and --rm are for --interactive")
+        if not words:
+            raise UsageError("give a job spec, a script or a command, or --interactive")
+        spec = specs.load_words(words, overrides, code)
+    else:
+        from trainhall.cli.tunnels import interactive as session
+
+        spec = session.spec_of(idle, overrides, code, follow=follow)
     specs.propose_environment(spec)
     with connect(url) as client:
+        if interactive and not dry_run:
+            job = specs.submit(spec, client, include_env=include_env)
+            out.print_item(job, output, lambda: str(job["id"]))
+            from trainhall.cli.jobs.follow import states
+
+            polled = states(client, job["id"], session.POLL_SECONDS)
+            raise typer.Exit(session.run(client, job, polled, words or [], rm=rm))
         if dry_run:
             plan, words = specs.check(spec, client, include_env=include_env)
             for line in words:
@@ -370,11 +413,11 @@ def show(
 
             more = {"experiment": _trial_of(client, found), "parameters": page.parameters(found)}
             more |= {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
-            more |= {"queue": place_of(client, found)}
+            more |= {"queue": place_of(client, found), "interactive": page.interactive(found)}
             if page.has_environment(found):
                 locked = client.get(f"/training/jobs/{found['id']}/environment")
                 more |= {"environment": page.locked_environment(locked)}
-            if found["spec"].get("data"):
+            if (found["spec"] or {}).get("data"):
                 more |= {"data": page.data_sets(client.get(f"/training/jobs/{found['id']}/data"))}
             more |= {"ran with": page.environment(ran_with)}
             more |= {"git": page.repository(origin), "command": page.command_line(origin)}

@@ -96,6 +96,19 @@ def diff_text(found: out.Json) -> str:
     return "Uncommitted changes\n" + out.indented(text + cut)
 
 
+def interactive(job: out.Json) -> str | None:
+    """Describe the use of an interactive job; None for another job."""
+    found = job.get("interactive")
+    if found is None or job["state"] != "running":
+        return None
+    if found["idle_since"] is None:
+        return f"in use; `trainhall exec {job['id']}` opens a shell"
+    return (
+        f"idle for {out.age(found['idle_since'])}, ends at {out.moment(found['ends_at'])}; "
+        f"`trainhall exec {job['id']}` opens a shell"
+    )
+
+
 def has_environment(job: out.Json) -> bool:
     """Return whether hosts prepare an environment for a job."""
     given = (job["spec"] or {}).get("environment") or {}

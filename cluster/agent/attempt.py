@@ -30,6 +30,8 @@ class Attempt:
     """Why the strategy of its own cannot be predicted."""
     preparing: str | None = None
     """Work on its environment or its data sets, in words; None: none, or they are there."""
+    sessions: int = 0
+    """Sessions of users beside its ranks: commands and forwarded ports."""
     status: ShimStatus | None = None
     status_stamp: tuple[int, int] = (0, 0)
     """Inode and time of the status file that was read last."""
@@ -97,6 +99,7 @@ class Attempt:
             plan=self.plan if self.stage is Stage.PLANNING else None,
             plan_refusal=self.plan_refusal if self.stage is Stage.PLANNING else None,
             preparing=self.preparing,
+            sessions=self.sessions if self.launch.spec.interactive is not None else None,
         )
         if self.stage is Stage.ENDED:
             report.outcome, report.failure = self.outcome, self.failure

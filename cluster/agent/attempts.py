@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
@@ -281,9 +281,28 @@ class Attempts:
             OSError: no process can be started.
             CannotStartError: not with the attempt's user.
         """
+        found = self._live(job_id, attempt)
+        return self._launcher.start_inside(found, module, fd) if found is not None else None
+
+    @contextlib.contextmanager
+    def session(self, job_id: str, attempt: int) -> Iterator[None]:
+        """Count a session of a user beside an attempt until the block ends."""
+        found = self._live(job_id, attempt)
+        if found is None:
+            yield
+            return
+        found.sessions += 1
+        self._changed()
+        try:
+            yield
+        finally:
+            found.sessions -= 1
+            self._changed()
+
+    def _live(self, job_id: str, attempt: int) -> Attempt | None:
         for found in self.observed.live():
             if (found.token.job_id, found.token.attempt) == (job_id, attempt):
-                return self._launcher.start_inside(found, module, fd)
+                return found
         return None
 
     async def close(self) -> None:

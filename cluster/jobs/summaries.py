@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import bindparam, exists, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle.host_report import idle_since, reports_of
 from trainhall.cluster.lifecycle.reasons import EventCode, clock_time
 from trainhall.cluster.lifecycle.states import (
     ACTIVE_STATES,
@@ -187,3 +188,19 @@ async def newest_allocations(
         )
     )
     return {row.job_id: row.allocation for row in rows}
+
+
+async def idle_times(session: AsyncSession, jobs: Iterable[Job]) -> dict[str, datetime]:
+    """Return since when interactive jobs that run have had no session, by job id."""
+    running = {
+        job.id: job.attempt
+        for job in jobs
+        if job.state == JobState.RUNNING and job.spec.get("interactive") is not None
+    }
+    if not running:
+        return {}
+    found = await session.scalars(
+        select(Attempt).where(tuple_(Attempt.job_id, Attempt.number).in_(running.items()))
+    )
+    times = {each.job_id: idle_since(reports_of(each).values()) for each in found}
+    return {job_id: at for job_id, at in times.items() if at is not None}

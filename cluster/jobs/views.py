@@ -1,7 +1,7 @@
 """Views of jobs, attempts, events and code, as the REST API returns them."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -13,6 +13,7 @@ from trainhall.cluster.jobs.incidents import Failure, Incident, failure_view, in
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
 from trainhall.cluster.jobs.plans import PlanMeasured
 from trainhall.cluster.jobs.summaries import (
+    idle_times,
     job_warnings,
     not_finite_losses,
     run_times,
@@ -69,6 +70,17 @@ class ExperimentRun(View):
     trial: int
     """Number of the configuration."""
     repeat: int
+
+
+class Interactive(View):
+    """Use of an interactive job by people."""
+
+    idle_seconds: float
+    """Time without a session after which it ends."""
+    idle_since: Time | None
+    """Null: a session is open, or the job does not run."""
+    ends_at: Time | None
+    """When it ends unless a session begins."""
 
 
 class Job(View):
@@ -145,6 +157,8 @@ class Job(View):
     """Lists leave it out unless their query has `archived:yes`."""
     experiment: ExperimentRun | None
     """Experiment that it is a run of; null for a job that a user submitted."""
+    interactive: Interactive | None
+    """Null for a job that is not interactive."""
 
 
 class JobPage(Page[Job]):
@@ -247,6 +261,7 @@ async def job_views(
     slow = await stragglers(session, rows)
     warned = await job_warnings(session, jobs, now)
     needed, unsaved = await needed_by(session, jobs), await unrestorable(session, jobs)
+    idle = await idle_times(session, jobs)
     views = []
     for job, progress in rows:
         others = {Command.DELETE: needed.get(job.id), Command.RESTORE: unsaved.get(job.id)}
@@ -274,6 +289,7 @@ async def job_views(
             tags=job.tags or [],
             notes=job.notes or "",
             experiment=_experiment(job),
+            interactive=_interactive(job, idle.get(job.id)),
         )
         views.append(view)
     return views
@@ -283,6 +299,15 @@ def _experiment(job: models.Job) -> ExperimentRun | None:
     if job.experiment_id is None or job.trial is None or job.repeat is None:
         return None
     return ExperimentRun(id=job.experiment_id, trial=job.trial, repeat=job.repeat)
+
+
+def _interactive(job: models.Job, idle_since: datetime | None) -> Interactive | None:
+    given = job.spec.get("interactive")
+    if given is None:
+        return None
+    seconds = float(given["idle_seconds"])
+    ends_at = idle_since and idle_since + timedelta(seconds=seconds)
+    return Interactive(idle_seconds=seconds, idle_since=idle_since, ends_at=ends_at)
 
 
 def _mesh(job: models.Job, plan: plans.JobPlan | None) -> dict[str, int] | None:

@@ -1,5 +1,6 @@
 """The last report of each node of an attempt, as `Attempt.node_outcomes` stores it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -37,6 +38,10 @@ class HostReport:
     """Work of its agent on the job's environment or data sets, in words."""
     prepared_at: datetime | None = None
     """When such work was last reported."""
+    sessions: int = 0
+    """Sessions of users beside its ranks here, of an interactive job."""
+    used_at: datetime | None = None
+    """When there was the last one, or the ranks of an interactive job began to run."""
     ended_at: datetime | None = None
     """When the outcome was first reported."""
     generation: int = 1
@@ -63,6 +68,19 @@ class HostReport:
 
 
 _STORED = TypeAdapter(HostReport)
+
+
+def idle_since(reports: Iterable[HostReport]) -> datetime | None:
+    """Return since when an attempt of an interactive job has had no session; None: it has one, or
+    its ranks do not run yet.
+
+    Args:
+        reports: of its hosts.
+    """
+    found = list(reports)
+    if any(each.sessions for each in found):
+        return None
+    return max((each.used_at for each in found if each.used_at is not None), default=None)
 
 
 def reports_of(attempt: Attempt) -> dict[str, HostReport]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from trainhall.cluster.durations import format_duration
 from trainhall.cluster.lifecycle.reasons import (
     SIGNALLED,
     Reason,
@@ -326,6 +327,13 @@ WHILE_RANKS_RUN = (
         lambda s: _stop(s, ReasonCode.START_TIMEOUT, s.late_start),
     ),
     Rule(
+        "end when idle",
+        "nobody used an [interactive job](inside.md#interactive-jobs) for its `idle_seconds`",
+        "stops",
+        lambda s: s.is_idle and s.attempt.goal == "run" and s.job.is_wanted,
+        lambda s: _stop(s, ReasonCode.IDLE, time=format_duration(s.job.idle_seconds or 0.0)),
+    ),
+    Rule(
         "leave a drained node",
         "a node is drained or removed, and a step was taken",
         "saves (without the SDK: SIGTERM) and moves",
@@ -395,6 +403,18 @@ ONCE_ALL_ENDED = (
             AttemptState.CANCELLED,
             JobState.CANCELLED,
             _asked(s, ReasonCode.CANCELLED, with_experiment=ReasonCode.EXPERIMENT_CANCELLED),
+        ),
+    ),
+    Rule(
+        "complete when idle",
+        "an interactive job was stopped because nobody used it",
+        "is completed",
+        lambda s: s.ended_idle,
+        lambda s: _end(
+            s,
+            AttemptState.COMPLETED,
+            JobState.COMPLETED,
+            Reason.stored(s.attempt.reason_code, s.attempt.reason),
         ),
     ),
     Rule(

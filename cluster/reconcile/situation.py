@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from trainhall.cluster.lifecycle.host_report import idle_since
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, describe
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
@@ -283,6 +284,21 @@ class Situation:
         )
 
     # Its end.
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nobody has used the interactive job for longer than it allows."""
+        limit = self.job.idle_seconds
+        if limit is None or self.attempt.state is not AttemptState.RUNNING:
+            return False
+        reports = [host.report for host in self.attempt.hosts if host.report is not None]
+        since = idle_since(reports)
+        return since is not None and (self.now - since).total_seconds() >= limit
+
+    @property
+    def ended_idle(self) -> bool:
+        """Return whether it was stopped for that, and for nothing else since."""
+        return self.attempt.reason_code == ReasonCode.IDLE and self.job.state is JobState.RUNNING
 
     @property
     def paused_by_itself(self) -> bool:

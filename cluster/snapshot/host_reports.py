@@ -12,8 +12,8 @@ MAX_REFUSAL = 1000
 """Characters of a host's words on why a strategy cannot be predicted."""
 MAX_PREPARING = 200
 """Characters of a host's words on what it prepares."""
-PREPARED_STEP = timedelta(minutes=1)
-"""Precision of the time of such work: not every report is to be stored."""
+LASTING_STEP = timedelta(minutes=1)
+"""Precision of the time of what lasts: not every report is to be stored."""
 MISSING_REPORTS = 2
 """Reports in a row without an attempt that the node once had, until it is taken as lost there."""
 
@@ -23,6 +23,16 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
     late does not take it back."""
     if stored is not None and stored.outcome is not None:
         return replace(stored, shipped=stored.shipped or report.shipped, missing=0)
+    prepared_at = stored.prepared_at if stored is not None else None
+    if report.preparing:
+        prepared_at = _last(prepared_at, now)
+    used_at = stored.used_at if stored is not None else None
+    if report.sessions:
+        used_at = _last(used_at, now)
+    elif stored is not None and stored.sessions:
+        used_at = now
+    elif report.sessions is not None and report.phase == "running":
+        used_at = used_at or now
     merged = HostReport(
         phase=report.phase,
         generation=report.generation,
@@ -33,7 +43,9 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
         plan=report.plan,
         plan_refusal=report.plan_refusal and report.plan_refusal[:MAX_REFUSAL],
         preparing=report.preparing and report.preparing[:MAX_PREPARING],
-        prepared_at=_prepared_at(stored, report, now),
+        prepared_at=prepared_at,
+        sessions=report.sessions or 0,
+        used_at=used_at,
     )
     if report.outcome is None:
         return merged
@@ -49,12 +61,9 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
     )
 
 
-def _prepared_at(
-    stored: HostReport | None, report: AssignmentReport, now: datetime
-) -> datetime | None:
-    before = stored.prepared_at if stored is not None else None
-    is_new = before is None or now - before >= PREPARED_STEP
-    return now if report.preparing and is_new else before
+def _last(before: datetime | None, now: datetime) -> datetime:
+    """Return when something lasts that was reported before, in steps."""
+    return now if before is None or now - before >= LASTING_STEP else before
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ _JOBS = (
         Job.spec["preemption"].as_boolean().label("preemption"),
         Job.spec["recovery"]["max_restarts"].as_integer().label("max_restarts"),
         Job.spec["training"]["pause_at"].label("pause_at"),
+        Job.spec["interactive"]["idle_seconds"].as_float().label("idle_seconds"),
         Job.experiment_id.is_not(None).label("in_experiment"),
         Job.queued_at,
         Job.restarts,

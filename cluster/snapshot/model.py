@@ -81,6 +81,8 @@ class JobFacts:
     """All its ranks on one node."""
     pause_at: tuple[int, ...] = ()
     """Steps at which its ranks pause by themselves."""
+    idle_seconds: float | None = None
+    """Time without a session after which an interactive job ends; None: it is none."""
     in_experiment: bool = False
     """Membership in an experiment, whose rungs `pause_at` has then."""
     name: str | None = None

@@ -163,6 +163,8 @@ class AssignmentReport(Message):
     preparing: str | None = None
     """Work of the agent on the environment or data sets of the job, in words, until they are
     there."""
+    sessions: int | None = None
+    """Sessions of users beside its ranks here; None: the job is not interactive."""
     ranks: list[RankState] = []
     stall: Stall | None = None
     """Stall of the ranks here, of an attempt on several hosts: which rank lags behind takes the

@@ -52,6 +52,7 @@ from trainhall.training.spec.world.data import (
     undefined_data,
 )
 from trainhall.training.spec.world.environment import EnvironmentSpec
+from trainhall.training.spec.world.interactive import MODULE, InteractiveSpec
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -72,6 +73,8 @@ class JobSpec(SpecModel):
     """Give this or `script`."""
     script: ScriptSpec | None = None
     """Give this or `task`."""
+    interactive: InteractiveSpec | None = None
+    """Give this in place of both to hold devices, and work on them by `trainhall exec`."""
     parameters: Parameters = Field(default_factory=dict)
     """Values that you vary, by name: strings, numbers and booleans. `${name}` in `script.args`,
     `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them; `$${name}` in
@@ -124,10 +127,12 @@ class JobSpec(SpecModel):
         self._check_paths()
         self._check_secrets()
         self._check_data()
+        if self.interactive is not None:
+            self._hold_devices()
         if self.task is not None and self.script is not None:
             raise problem_at("script", None, "task and script exclude each other; give one")
         if self.task is None and self.script is None:
-            raise problem_at("task", None, "give exactly one of task and script")
+            raise problem_at("task", None, "give exactly one of task, script and interactive")
         if self.resources.is_elastic:
             self._take_the_largest()
         else:
@@ -169,6 +174,17 @@ class JobSpec(SpecModel):
                     raise problem_at((*where, name), None,
                         "is a secret of the job, too; leave it out here, or in `secrets`",
                     )  # fmt: skip
+
+    def _hold_devices(self) -> None:
+        """Give an interactive job the program that waits beside its users."""
+        program = ScriptSpec(module=MODULE)
+        for name, given in (("task", self.task), ("script", self.script)):
+            if given is not None and given != program:
+                raise problem_at(name, None,
+                    "an interactive job runs nothing of its own: leave it out, and start programs "
+                    "by `trainhall exec`",
+                )  # fmt: skip
+        object.__setattr__(self, "script", program)
 
     def _check_data(self) -> None:
         known: dict[str, str] = {}

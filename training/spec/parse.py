@@ -35,6 +35,7 @@ _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): 
 _EXAMPLES: dict[tuple[str | int, ...], str] = {
     ("data",): "[{name: corpus, path: /data/corpus}]",
     ("environment",): "{requirements: requirements.txt}",
+    ("interactive",): "{idle_seconds: 1800}",
     ("metric",): "{name: eval_accuracy, goal: max}",
     ("script", "args"): '["--lr", "0.1"]',
     ("script", "env"): "{NCCL_DEBUG: INFO}",

@@ -81,8 +81,11 @@ class Tunnels:
             await _refuse(websocket, f"the node has {MAX_TUNNELS} sessions, and takes no more")
         elif not self._options.allows_exec and session.type != "stacks":
             await _refuse(websocket, "the node's agent allows no sessions (--no-exec)")
-        else:
+        elif session.type == "stacks":
             await self._run(websocket, session)
+        else:
+            with self._attempts.session(session.job_id, session.attempt):
+                await self._run(websocket, session)
 
     async def _run(self, websocket: ClientConnection, session: AnySession) -> None:
         ours, theirs = socket.socketpair()

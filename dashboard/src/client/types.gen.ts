@@ -3041,6 +3041,48 @@ export type Incident = {
 };
 
 /**
+ * Interactive
+ *
+ * Use of an interactive job by people.
+ */
+export type Interactive = {
+    /**
+     * Idle Seconds
+     *
+     * Time without a session after which it ends.
+     */
+    idle_seconds: number;
+    /**
+     * Idle Since
+     *
+     * Null: a session is open, or the job does not run.
+     */
+    idle_since: string | null;
+    /**
+     * Ends At
+     *
+     * When it ends unless a session begins.
+     */
+    ends_at: string | null;
+};
+
+/**
+ * InteractiveSpec
+ *
+ * Devices to work on by `trainhall exec` and `forward` (docs/inside.md), in place of a task or
+ * script.
+ */
+export type InteractiveSpec = {
+    /**
+     * Idle Seconds
+     *
+     * The job completes when it had no session for so long: neither a command nor a forwarded port
+     * beside any of its ranks.
+     */
+    idle_seconds?: number;
+};
+
+/**
  * Job
  *
  * Job with its state and progress.
@@ -3260,6 +3302,10 @@ export type Job = {
      * Experiment that it is a run of; null for a job that a user submitted.
      */
     experiment: ExperimentRun | null;
+    /**
+     * Null for a job that is not interactive.
+     */
+    interactive: Interactive | null;
 };
 
 /**
@@ -3621,6 +3667,10 @@ export type JobSpec = {
      * Give this or `task`.
      */
     script?: ScriptSpec | null;
+    /**
+     * Give this in place of both to hold devices, and work on them by `trainhall exec`.
+     */
+    interactive?: InteractiveSpec | null;
     /**
      * Parameters
      *

@@ -76,6 +76,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     gpu_hours: 0,
     notes: "",
     experiment: null,
+    interactive: null,
     plan: null,
     mesh: { data: 2, pipeline: 1, shard: 1, tensor: 1, servers: 0 },
     ...change,

@@ -91,3 +91,30 @@ async def read_from(url: str, job: str, port: int) -> bytes:
             data = await stream.read()
             receiving.cancel()
             return data
+
+
+def test_interactive_job_waits_for_its_next_session(cluster_of_its_own: Cluster) -> None:
+    cluster = cluster_of_its_own
+    asked = ["submit", "--interactive", "--url", cluster.url]
+    done = forks.run(forks.TRAINHALL, [*asked, "--", "sh", "-c", "echo $RANK; exit 3"])
+    assert done.stdout.count("\n") == 2, done.stderr
+    job, rank = done.stdout.split()
+    assert (done.returncode, rank) == (3, "0")
+    assert f"Enter it again: trainhall exec {job}" in done.stderr
+
+    def use() -> str | None:
+        since: str | None = cluster.get(f"/training/jobs/{job}")["interactive"]["idle_since"]
+        return since
+
+    since = eventually("the end of the session", use)
+    with contextlib.ExitStack() as files:
+        command = ["exec", job, "--url", cluster.url, "--", "sleep", "1004"]
+        session = forks.start(files, forks.TRAINHALL, command)
+        eventually("a session", lambda: use() is None)
+        session.kill()
+        session.wait(30)
+        assert eventually("the end of the session", use) > since
+    cluster.request("DELETE", f"/training/jobs/{job}")
+    cluster.wait_for(job, "cancelled")
+    done = forks.run(forks.TRAINHALL, [*asked, "--rm", "--", "true"])
+    cluster.wait_for(done.stdout.strip(), "cancelled")

@@ -50,6 +50,7 @@ class RunningAttempt:
     plan: ChosenPlan | None = None
     plan_refusal: str | None = None
     preparing: str | None = None
+    sessions: int | None = None
     failed_ranks: list[FailedRank] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
     stall: Stall | None = None
@@ -119,6 +120,7 @@ class SimulatedNode(Node):
             plan=attempt.plan if attempt.phase == "planning" else None,
             plan_refusal=attempt.plan_refusal if attempt.phase == "planning" else None,
             preparing=attempt.preparing,
+            sessions=attempt.sessions,
             outcome=attempt.outcome,
             failure=attempt.failure,
             shipped=attempt.shipped,

@@ -30,6 +30,7 @@ import { Ago } from "@/shared/ui/time";
 import { ExperimentMenu } from "./experiment-menu";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
+import { InteractiveUse } from "./interactive";
 import { meshText, scheduleOf, syncOf } from "./mesh";
 import { PlanCard } from "./plan-card";
 import { secondsLeft } from "./progress";
@@ -72,6 +73,7 @@ export function Header({ job, live }: Props) {
         }
       />
       <Reason job={job} />
+      <InteractiveUse job={job} />
       <Warnings job={job} />
       <Facts job={job} />
       <Annotations job={job} />
@@ -126,6 +128,12 @@ function placeText(entry: QueueEntry, now: number): string {
     .join("; ");
 }
 
+function kindOf(job: Job): string {
+  const { task } = (job.spec ?? {}) as { task?: { name?: string } | null };
+  if (job.interactive) return "interactive";
+  return task?.name ? `task ${task.name}` : "script";
+}
+
 function Facts({ job }: { job: Job }) {
   const spec = (job.spec ?? {}) as {
     parallelism?: ParallelismSpec;
@@ -145,7 +153,7 @@ function Facts({ job }: { job: Job }) {
         </>
       ) : (
         <>
-          <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
+          <span>{kindOf(job)}</span>
           <span>{plural(job.world_size, "worker")}</span>
         </>
       )}
