@@ -51,3 +51,6 @@ def test_values_that_look_like_secrets_are_warned_of() -> None:
     ]  # fmt: skip
     assert "`trainhall secrets set HF_TOKEN`" in found[0]
     assert "hf_x" not in found[0]
+    variables = {"variables": {"HF_TOKEN": "hf_x", "HF_HOME": "/x"}}
+    (warning,) = validate_spec(spec(environment=variables)).warnings
+    assert warning.startswith("environment.variables.HF_TOKEN looks like a secret")
