@@ -16,6 +16,7 @@ const NODE = {
   drain_reason: null,
   refused_commands: {},
   devices: [{ index: 0, busy: true, job_id: "j1" }],
+  host: { container_engine: "podman 5.4.2" },
 } as unknown as ClusterNode;
 
 const sent = (asked: Request[], path: string) =>
@@ -139,6 +140,7 @@ it("a node says of which projects it takes jobs", async () => {
   const list = { opened: ["gpu-07"], onOpen: vi.fn(), onClose: vi.fn() };
   shown(<NodeGrid nodes={limited(["speech", "vision"])} {...list} />, {});
   expect(await screen.findByText(/jobs of speech, vision only/)).toBeVisible();
+  expect(screen.getByText(/containers by podman 5.4.2/)).toBeVisible();
   shown(<NodeGrid nodes={limited([])} {...list} />, {});
   expect(await screen.findByText(/jobs of other projects only/)).toBeVisible();
 });
