@@ -19,6 +19,7 @@ from trainhall.cli.checkpoints import commands as checkpoints
 from trainhall.cli.checkpoints import sample
 from trainhall.cli.experiments import commands as experiments
 from trainhall.cli.group import Root
+from trainhall.cli.imports import commands as imports
 from trainhall.cli.jobs import annotations, diff, gradients, logs, reproduce
 from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.local import run
@@ -56,6 +57,7 @@ app.command("diff", rich_help_panel=JOBS)(diff.diff)
 app.command("logs", rich_help_panel=JOBS)(logs.logs)
 app.command("gradients", rich_help_panel=JOBS)(gradients.gradients)
 app.add_typer(outputs.app, name="outputs", rich_help_panel=JOBS)
+app.add_typer(imports.app, name="import", rich_help_panel=JOBS)
 app.command("pause", rich_help_panel=JOBS)(jobs.pause)
 app.command("resume", rich_help_panel=JOBS)(jobs.resume)
 app.command("resize", rich_help_panel=JOBS)(jobs.resize)

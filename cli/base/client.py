@@ -130,6 +130,14 @@ class Client:
             return self._document(response) if response.content else None
         raise problem_of(response)
 
+    def send_raw(self, method: str, path: str, **options: Any) -> Any:
+        """Send a request that may be repeated to a path of the coordinator that is not below
+        /api/v1, and return the JSON of the answer."""
+        response = self._send(method, path, "content" not in options, options)
+        if response.is_success:
+            return self._document(response)
+        raise problem_of(response)
+
     def _send(
         self,
         method: str,

@@ -14,8 +14,8 @@ ALLOWED = {
     None: ("", ""),
     Role.VIEWER: ("read", "read"),
     Role.MEMBER: (
-        "read, read files of, submit to, write notes and tags on",
-        "read, read files of, submit to, write notes and tags on, change",
+        "read, read files of, submit to, log to, write notes and tags on",
+        "read, read files of, submit to, log to, write notes and tags on, change",
     ),
     Role.MAINTAINER: (", ".join(Action), ", ".join(Action)),
 }

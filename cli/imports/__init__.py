@@ -1,0 +1,1 @@
+"""Old runs of other trackers; imports `cli.base` alone."""
