@@ -108,7 +108,7 @@ class Writer:
 
 
 def _fitting(run: OldRun, what: str, values: Mapping[str, str], longest: int) -> dict[str, str]:
-    """Return the values that are not too long; what is left out is said."""
+    """Return the values that are not too long, with a notice about the others."""
     for name, value in values.items():
         if len(value) > longest:
             out.notice(f"{run.name}: {what} {name!r} is left out: it has over {longest} characters")

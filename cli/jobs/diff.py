@@ -39,7 +39,7 @@ def diff(
         except NotAllowedError:
             code = None
     found = {
-        "spec": _rows(*(dict(_flat(_compared(each["spec"] or {}))) for each in jobs)),
+        "spec": _rows(*(dict(_flat(_compared(_spec_of(each)))) for each in jobs)),
         "packages": packages,
         "data": differing_data(client, *jobs),
         "git": _rows(*(_commit(origin) for origin in origins)),
@@ -53,6 +53,11 @@ def diff(
         out.notice("Code is not compared: your role may not read it.")
     elif code["identical"] is None:
         out.notice("Files are not compared: of code in git only the commits are compared.")
+
+
+def _spec_of(job: out.Json) -> Mapping[str, Any]:
+    """Return the spec of a job; of a run, which has none, the parameters that it has logged."""
+    return job["spec"] or {"parameters": job["parameters"]}
 
 
 def _compared(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import {
 } from "@/client/@tanstack/react-query.gen";
 import { useJobChange } from "./api/jobs";
 import { useRights } from "./api/rights";
-import { isFinished, type Job } from "./api/types";
+import { isFinished, isRun, type Job } from "./api/types";
 import { ConfirmedCommand } from "./dialogs/confirm";
 import { RowLink } from "./table/row-link";
 import { Command } from "./ui/command";
@@ -21,7 +21,7 @@ import { notifyDone, notifyProblem } from "./ui/notify";
 import { Refusable } from "./ui/refusable";
 
 interface Props {
-  job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands" | "refused_commands">;
+  job: Pick<Job, "id" | "name" | "kind" | "finished_at" | "allowed_commands" | "refused_commands">;
   /** Show icons alone, as in a row of a table. */
   compact?: boolean;
 }
@@ -31,7 +31,7 @@ export function JobCommands({ job, compact = false }: Props) {
   if (!isFinished(job)) return <Running job={job} compact={compact} />;
   return (
     <>
-      <Again job={job} compact={compact} />
+      {isRun(job) ? null : <Again job={job} compact={compact} />}
       {compact ? null : <PutAway job={job} />}
     </>
   );

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from support.cluster.web import served
+from typer.main import get_command
 
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
 from trainhall.cli.base.client import Client
-from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.errors import UsageError, WrongStateError
 from trainhall.cli.imports import commands
 from trainhall.cli.imports.mlflow_files import read_store
+from trainhall.cli.main import app
 
 RUN, OTHER = "0123456789abcdef0123456789abcdef", "f" * 32
 POINTS = [(1, 1000, 0.5), (2, 2000, 0.25), (2, 2500, 0.125), (3, 3000, math.nan)]
@@ -145,3 +147,23 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (run,) = read_store(store)
     with pytest.raises(UsageError, match="line 1"):
         list(run.metrics())
+
+
+def test_runs_are_shown_and_compared(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = folder_store(tmp_path)
+    commands.import_mlflow(str(store), artifacts=False, project=None, url=client.url)
+    write(store / "1" / OTHER / "meta.yaml", f"run_id: {OTHER}\nrun_name: second\nstatus: 3\n")
+    write(store / "1" / OTHER / "params" / "lr", "0.2")
+    commands.import_mlflow(str(store), artifacts=False, project=None, url=client.url)
+    capsys.readouterr()
+    for arguments, says in (
+        (["show", RUN], "run (it runs elsewhere)"),
+        (["ls"], "second"),
+        (["diff", RUN, OTHER], "parameters.lr"),
+    ):
+        get_command(app).main([*arguments, "--url", client.url], standalone_mode=False)
+        assert says in capsys.readouterr().out, arguments
+    with pytest.raises(WrongStateError, match="runs elsewhere"):
+        get_command(app).main(["reproduce", RUN, "--url", client.url], standalone_mode=False)

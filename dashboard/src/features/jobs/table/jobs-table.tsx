@@ -39,7 +39,11 @@ const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }
   },
   step: { px: 175, cell: (job) => <JobProgress job={job} /> },
   metric: { px: 210, cell: (job) => <MetricOrLastLine job={job} /> },
-  world_size: { px: 80, right: true, cell: (job) => count(job.world_size) },
+  world_size: {
+    px: 80,
+    right: true,
+    cell: (job) => (isRun(job) ? NOTHING : count(job.world_size)),
+  },
   created_at: { px: 110, right: true, cell: (job) => <Ago value={job.created_at} /> },
   started_at: { px: 110, right: true, cell: (job) => <When value={job.started_at} /> },
   finished_at: { px: 110, right: true, cell: (job) => <When value={job.finished_at} /> },
