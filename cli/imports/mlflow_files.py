@@ -86,7 +86,8 @@ def _read_texts(folder: Path) -> dict[str, str]:
 
 def _artifacts_of(folder: Path) -> Iterator[OldArtifact]:
     for file in _files(folder):
-        yield OldArtifact(file.relative_to(folder).as_posix(), functools.partial(file.open, "rb"))
+        path = file.relative_to(folder).as_posix()
+        yield OldArtifact(path, functools.partial(open, file, "rb"))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -25,7 +25,7 @@ def read_server(url: str) -> Iterator[OldRun]:
         UnreachableError: nothing answers.
     """
     with _Server(url) as server:
-        asked = {"max_results": _PAGE}
+        asked: dict[str, Any] = {"max_results": _PAGE}
         for experiment in server.pages("experiments/search", "experiments", asked):
             ids = [experiment["experiment_id"]]
             asked = {"experiment_ids": ids, "max_results": _PAGE}

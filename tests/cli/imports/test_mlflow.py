@@ -97,9 +97,9 @@ def test_stores_become_runs_once(
     store = make(tmp_path)
     for number in range(2):
         commands.import_mlflow(str(store), artifacts=True, project=None, url=client.url)
-        told = capsys.readouterr()
-        assert told.out.split() == [RUN]
-        assert f"{0 if number else 4} points and {0 if number else 1} files" in told.err
+        printed = capsys.readouterr()
+        assert printed.out.split() == [RUN]
+        assert f"{0 if number else 4} points and {0 if number else 1} files" in printed.err
     job: Any = client.job(RUN)
     assert (job["name"], job["group"], job["state"]) == ("first", "digits", "failed")
     assert (job["parameters"], job["mlflow_tags"]) == ({"lr": 0.1}, {"team": "a"})
