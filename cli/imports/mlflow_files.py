@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import yaml
@@ -87,7 +87,11 @@ def _read_texts(folder: Path) -> dict[str, str]:
 def _artifacts_of(folder: Path) -> Iterator[OldArtifact]:
     for file in _files(folder):
         path = file.relative_to(folder).as_posix()
-        yield OldArtifact(path, functools.partial(open, file, "rb"))
+        yield OldArtifact(path, functools.partial(_open, file))
+
+
+def _open(file: Path) -> BinaryIO:
+    return file.open("rb")
 
 
 def _files(folder: Path) -> list[Path]:
