@@ -58,3 +58,36 @@ def import_mlflow(
             writer.add(run)
             print(run.id, flush=True)
     out.notice(writer.summary())
+
+
+@app.command("tensorboard")
+def import_tensorboard(
+    folder: Annotated[
+        str, typer.Argument(metavar="PATH", help="The folder that `tensorboard --logdir` gets.")
+    ],
+    artifacts: Annotated[
+        bool, typer.Option("--artifacts", help="Import the event files themselves, too.")
+    ] = False,
+    project: Project = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Import the runs below a folder of TensorBoard, and print their ids.
+
+    \b
+    Examples:
+      trainhall import tensorboard runs
+      trainhall import tensorboard runs --project vision --artifacts
+
+    Each folder with event files is a run of that name, in a group named like PATH. Scalars are kept
+    with their steps and times, and HParams as parameters. What was imported before is left as it
+    is, and only what is new is added. TensorBoard need not be installed.
+    """
+    from trainhall.cli.imports.tensorboard_files import read_folder
+    from trainhall.cli.imports.writing import Writer
+
+    with connect(url) as client:
+        writer = Writer(client, project, artifacts=artifacts)
+        for run in read_folder(Path(folder)):
+            writer.add(run)
+            print(run.id, flush=True)
+    out.notice(writer.summary())
