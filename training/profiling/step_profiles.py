@@ -4,6 +4,7 @@ Between two profiles a step costs a look at two attributes. Nothing that goes wr
 training: it is reported as the end of the profile.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +28,6 @@ MAX_GROWTH_BYTES = 2 * 2**30
 EXPORT_SECONDS = 60.0
 """Longest time that the end of a rank waits until its trace is written."""
 _MAX_REQUEST_BYTES = 2**20
-_PAGE_BYTES = 4096
 
 
 class StepProfiles:
@@ -209,4 +209,4 @@ class _Running:
 
 def _resident_bytes() -> int:
     fields = Path("/proc/self/statm").read_bytes().split()
-    return int(fields[1]) * _PAGE_BYTES
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")

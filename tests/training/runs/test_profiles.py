@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from support.cluster.attempts import Attempt, RankServer
+from support.waiting import eventually
 
 from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command
 from trainhall.training.link.profiling.messages import ProfileRequest
+from trainhall.training.link.status import EXIT_PAUSED
 
 
 def digits(workers: int, steps: int = 60, **parallelism: Any) -> dict[str, Any]:
@@ -100,9 +102,15 @@ def test_profile_stops_no_training(ranks: RankServer, tmp_path: Path) -> None:
 
 
 def test_profile_of_a_paused_job_is_kept(ranks: RankServer, tmp_path: Path) -> None:
-    folder = ranks.start(tmp_path, digits(2, steps=100_000))
+    slow = {"name": "synthetic", "params": {"step_seconds": 0.02, "hidden": [8]}}
+    folder = ranks.start(tmp_path, {**digits(2, steps=100_000), "task": slow})
     ask(folder, ProfileRequest(number=1, steps=200, ranks=[1]))
+    path = folder.events(1)
+    eventually("the start", lambda: path.exists() and '"started"' in path.read_text())
     Control(folder.control).send(Command.PAUSE)
     attempt = ranks.wait(folder)
-    found = reports(attempt, 1)
-    assert all(each["state"] in ("started", "saved") for each in found)
+    assert attempt.codes == [EXIT_PAUSED] * 2
+    _, end = reports(attempt, 1)
+    assert end["state"] == "saved"
+    assert end["message"].endswith("of 200 steps: the job paused")
+    assert trace_of(folder, 1, 1)
