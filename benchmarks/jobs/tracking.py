@@ -1,9 +1,10 @@
-"""Cost of one `mlflow.log_metric` in a job, against a server that answers an empty 200 at once.
+"""Cost of one `mlflow.log_metric` in a job, and of one that the coordinator stores, against a
+server that answers an empty 200 at once.
 
     python -m benchmarks.jobs.tracking [--rounds 10] [--calls 100]      (`make integrations`)
 
-The client is MLflow's own; rounds of both servers take turns. There is no coordinator while it
-measures: what a job's clients log waits for none.
+The client is MLflow's own; rounds of the servers take turns. What a job's clients log waits for no
+coordinator, and what is logged from elsewhere is in its database before the answer.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import re
 import signal
 import socket
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -28,6 +31,7 @@ from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.spec.parse import validate_spec
 
 GOAL_RATIO = 1.3
+_URL = re.compile(r"http://[\d.]+:\d+")
 _EMPTY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -36,24 +40,32 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--calls", type=int, default=100, help="of log_metric in a round")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, job(Path(folder)) as ours, empty() as peer:
-        sides = {"job": ours, "empty": peer}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        job(Path(folder, "job")) as ours,
+        coordinator(Path(folder, "data")) as (central, run_id),
+        empty() as peer,
+    ):
+        sides = {"job": ours, "coordinator": central, "empty": peer}
         times: dict[str, list[float]] = {name: [] for name in sides}
         for round_ in range(options.rounds + 1):
             for name, variables in sides.items():
                 os.environ |= variables
                 mlflow.set_tracking_uri(variables[URI])
+                run = run_id if name == "coordinator" else "job"
                 start = time.perf_counter()
                 for call in range(options.calls):
                     step = round_ * options.calls + call
-                    mlflow.log_metric("train/loss", 1.0, step=step, run_id="job")
+                    mlflow.log_metric("train/loss", 1.0, step=step, run_id=run)
                 if round_:  # the first one connects
                     times[name].append((time.perf_counter() - start) / options.calls)
     took = {name: statistics.median(each) for name, each in times.items()}
     report(
         Figure("log_metric in a job", 1000 * took["job"], "ms"),
+        Figure("log_metric to the coordinator", 1000 * took["coordinator"], "ms"),
         Figure("log_metric, empty answer", 1000 * took["empty"], "ms"),
         Figure("ratio", took["job"] / took["empty"], at_most=GOAL_RATIO),
+        Figure("ratio of the coordinator", took["coordinator"] / took["empty"]),
     )
 
 
@@ -71,6 +83,7 @@ def job(path: Path) -> Iterator[dict[str, str]]:
         ranks=[RankSlot(rank=0, local_rank=0, device_kind="cpu", device_index=0)],
         checkpoint=CheckpointPlan(folder="", upload=True),
     )
+    path.mkdir()
     folder = AttemptFolder(path)
     replace_json(folder.launch, launch)
     tracking = open_tracking(folder, launch)
@@ -83,6 +96,26 @@ def job(path: Path) -> Iterator[dict[str, str]]:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         tracking.close()
+
+
+@contextlib.contextmanager
+def coordinator(data_dir: Path) -> Iterator[tuple[dict[str, str], str]]:
+    """Serve a coordinator; yields the client's variables, and the id of a run."""
+    arguments = ["server", "--port", "0", "--data-dir", str(data_dir)]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "trainhall.cli.main", *arguments],
+        env={**os.environ, "TRAINHALL_AUTH": "none"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        url = next(found[0] for line in server.stdout if (found := _URL.search(line)))
+        threading.Thread(target=server.stdout.read, daemon=True).start()
+        client = mlflow.MlflowClient(url)
+        yield {URI: url, TOKEN: "none"}, client.create_run("0").info.run_id
+    finally:
+        server.terminate()
+        server.wait()
 
 
 @contextlib.contextmanager
