@@ -101,7 +101,7 @@ class ReasonCode(StrEnum):
         "predicting memory and step time on node {node}; {placed}",
     )
     PREPARING = ("preparing", "preparing on {hosts}")
-    IDLE = ("idle", "nobody used it for {time} (interactive.idle_seconds)")
+    IDLE = ("idle", "idle for {time} (interactive.idle_seconds)")
     STRATEGY_PLANNED = ("strategy_planned", "planned: {why}")
     STRATEGY_PREDICTED = ("strategy_predicted", "predicted: {why}")
     STRATEGY_NOT_PREDICTED = ("strategy_not_predicted", "not predicted: {why}")

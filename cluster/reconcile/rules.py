@@ -328,7 +328,7 @@ WHILE_RANKS_RUN = (
     ),
     Rule(
         "end when idle",
-        "nobody used an [interactive job](inside.md#interactive-jobs) for its `idle_seconds`",
+        "an [interactive job](inside.md#interactive-jobs) had no session for its `idle_seconds`",
         "stops",
         lambda s: s.is_idle and s.attempt.goal == "run" and s.job.is_wanted,
         lambda s: _stop(s, ReasonCode.IDLE, time=format_duration(s.job.idle_seconds or 0.0)),
@@ -407,7 +407,7 @@ ONCE_ALL_ENDED = (
     ),
     Rule(
         "complete when idle",
-        "an interactive job was stopped because nobody used it",
+        "an interactive job was stopped because it was idle",
         "is completed",
         lambda s: s.ended_idle,
         lambda s: _end(

@@ -287,7 +287,7 @@ class Situation:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nobody has used the interactive job for longer than it allows."""
+        """Return whether the interactive job had no session for longer than it allows."""
         limit = self.job.idle_seconds
         if limit is None or self.attempt.state is not AttemptState.RUNNING:
             return False

@@ -1,4 +1,4 @@
-"""Interactive jobs: held while there are sessions, completed when nobody used them for long."""
+"""Interactive jobs: held while there are sessions, completed when idle for long."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def test_idle_job_completes_once_sessions_are_over(cluster: SimulatedClust
     await cluster.heartbeat(80)
     done = await cluster.run_until(job_id, "completed")
     assert (done.reason_code, done.attempt) == ("idle", 1)
-    assert done.reason == "nobody used it for 10 min (interactive.idle_seconds)"
+    assert done.reason == "idle for 10 min (interactive.idle_seconds)"
 
 
 async def test_idle_job_can_be_cancelled(cluster: SimulatedCluster) -> None:
