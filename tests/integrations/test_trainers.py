@@ -65,8 +65,6 @@ trainer = pl.Trainer(
 )
 trainer.fit(Model(), torch.utils.data.DataLoader(data, batch_size=4))
 """
-# Libraries import torchvision where it is there, and a build that does not fit torch would fail.
-WITHOUT_VISION = "import sys\nsys.modules['torchvision'] = None\n"
 
 
 def steps_of(folder: AttemptFolder) -> list[int]:
@@ -89,7 +87,7 @@ def test_paused_trainer_resumes(text: str, first: int, lag: int, tmp_path: Path)
         lag: of a step's number behind the count of steps.
     """
     with shims(tmp_path) as run:
-        one: Run = run(script(tmp_path, WITHOUT_VISION + text, "100000", workers=2))
+        one: Run = run(script(tmp_path, text, "100000", workers=2))
         eventually("ten steps", lambda: len(steps_of(one.folder)) > 10)
         one.send_command(Command.PAUSE)
         assert one.wait().outcome is Outcome.PAUSED, one.folder.stderr(0).read_text()[-3000:]
@@ -103,7 +101,7 @@ def test_paused_trainer_resumes(text: str, first: int, lag: int, tmp_path: Path)
                 if (one.folder.path / name).exists():
                     shutil.copytree(one.folder.path / name, folder.path / name)
 
-        spec = script(tmp_path, WITHOUT_VISION + text, str(len(done) + 20), workers=2)
+        spec = script(tmp_path, text, str(len(done) + 20), workers=2)
         two: Run = run(spec, attempt=2, before=restore)
         assert two.wait().outcome is Outcome.COMPLETED, two.folder.stderr(0).read_text()[-3000:]
         assert steps_of(two.folder) == list(range(done[-1] + 1, done[-1] + 21))

@@ -102,9 +102,7 @@ arguments = TrainingArguments(
 Trainer(model, arguments, train_dataset=data).train()
 """
 TENSORBOARD = """
-import sys
 import numpy
-sys.modules["torchvision"] = None
 from torch.utils.tensorboard import SummaryWriter
 
 with SummaryWriter() as writer:
