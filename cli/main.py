@@ -22,6 +22,7 @@ from trainhall.cli.group import Root
 from trainhall.cli.imports import commands as imports
 from trainhall.cli.jobs import annotations, diff, gradients, logs, reproduce
 from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.jobs.listing import command as listing
 from trainhall.cli.local import run
 from trainhall.cli.nodes import commands as nodes
 from trainhall.cli.nodes import doctor, ledger, quotas, top, what_if
@@ -49,8 +50,8 @@ app.command("up", rich_help_panel=SERVER)(up.up)
 app.command("server", rich_help_panel=SERVER)(serve.server)
 app.command("agent", rich_help_panel=SERVER)(serve.agent)
 app.command("submit", rich_help_panel=JOBS)(jobs.submit)
-app.command("ls", rich_help_panel=JOBS, cls=CommandWithSigns)(jobs.list_jobs)
-app.command("list", hidden=True, cls=CommandWithSigns)(jobs.list_jobs)
+app.command("ls", rich_help_panel=JOBS, cls=CommandWithSigns)(listing.list_jobs)
+app.command("list", hidden=True, cls=CommandWithSigns)(listing.list_jobs)
 app.command("show", rich_help_panel=JOBS)(jobs.show)
 app.command("reproduce", rich_help_panel=JOBS)(reproduce.reproduce)
 app.command("diff", rich_help_panel=JOBS)(diff.diff)

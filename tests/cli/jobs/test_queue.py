@@ -10,7 +10,7 @@ import pytest
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.options import Format
-from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.jobs.listing import command as listing
 from trainhall.cli.jobs.queue_history import earlier_position, place_of
 from trainhall.cli.nodes import quotas
 
@@ -51,7 +51,7 @@ class Coordinator:
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
     def answering(*pages: dict[str, Any]) -> None:
-        for module in (jobs, quotas):
+        for module in (listing, quotas):
             monkeypatch.setattr(module, "connect", lambda _: Coordinator(*pages))
 
     return answering
@@ -60,7 +60,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_truncated_queue_is_marked(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def listed(total: int) -> tuple[str, str]:
         answer({"items": [ENTRY], "total": total}, {"items": [ENTRY], "total": total})
-        jobs.list_jobs(queue=True, limit=2, url=URL)
+        listing.list_jobs(queue=True, limit=2, url=URL)
         return capsys.readouterr()
 
     data, notes = listed(1234)
@@ -68,7 +68,7 @@ def test_truncated_queue_is_marked(answer: Any, capsys: pytest.CaptureFixture[st
     assert notes == "The first 2 of 1234 waiting jobs; --limit lists more.\n"
     assert listed(2)[1] == ""
     answer({"items": [], "total": 0})
-    jobs.list_jobs(queue=True, url=URL)
+    listing.list_jobs(queue=True, url=URL)
     assert capsys.readouterr() == ("", "The queue is empty.\n")
 
 

@@ -11,7 +11,8 @@ from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.errors import NotFoundError, UsageError, WrongStateError
 from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
-from trainhall.cli.jobs.columns import value_columns
+from trainhall.cli.jobs.listing import command as listing
+from trainhall.cli.jobs.listing.columns import value_columns
 from trainhall.cluster.jobs.listing.keys import FIELDS
 
 
@@ -21,7 +22,7 @@ def test_term_no_has_no_column() -> None:
 
 
 def test_help_names_the_fields_of_a_query() -> None:
-    _, option = get_args(jobs.list_jobs.__annotations__["query"])
+    _, option = get_args(listing.list_jobs.__annotations__["query"])
     assert set(FIELDS) <= set(re.findall(r"\w+", option.help))
     assert "no:FIELD" in option.help
 
@@ -38,7 +39,7 @@ def test_list_is_sorted_and_filtered(
         def listed(
             query: str | None = None, sort: str | None = None, view: str | None = None
         ) -> list[list[str]]:
-            jobs.list_jobs(query=query, sort=sort, view=view, url=cluster.url)
+            listing.list_jobs(query=query, sort=sort, view=view, url=cluster.url)
             return [re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()]
 
         header, *rows = listed(sort="-parameters.lr")
@@ -48,14 +49,14 @@ def test_list_is_sorted_and_filtered(
         assert [row[1] for row in listed(query="lr<0.01 state:queued")[1:]] == ["slow"]
         header, *rows = listed(query="lr<0.05")
         assert [row[header.index("lr")] for row in rows] == ["0.001"]
-        jobs.list_jobs(query="parameters.lrr>0", url=cluster.url)
+        listing.list_jobs(query="parameters.lrr>0", url=cluster.url)
         assert "No job has a parameter lrr; did you mean lr?" in capsys.readouterr().err
         with pytest.raises(UsageError, match=r"query: at character 4: expected a value after >"):
             listed(query="lr>")
         with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):
             listed(sort="lr")
         chosen = "name, parameters.lr,lr,loss:min,user,gpu_hours,world_size"
-        jobs.list_jobs(columns=chosen, sort="name", url=cluster.url)
+        listing.list_jobs(columns=chosen, sort="name", url=cluster.url)
         shown = capsys.readouterr()
         user = login_name() or "—"
         assert [line.split() for line in shown.out.splitlines()] == [
@@ -65,10 +66,10 @@ def test_list_is_sorted_and_filtered(
             ["slow", "0.001", "0.001", "—", user, "0", "2"],
         ]
         assert shown.err == "None of these jobs has a value of loss.min.\n"
-        jobs.list_jobs(columns="nam", url=cluster.url)
+        listing.list_jobs(columns="nam", url=cluster.url)
         assert capsys.readouterr().err.endswith("value of nam; did you mean name?\n")
         with pytest.raises(UsageError, match="needs names between its commas"):
-            jobs.list_jobs(columns="name,", url=cluster.url)
+            listing.list_jobs(columns="name,", url=cluster.url)
         header, *rows = listed(query="-metrics.loss.min<0")
         assert {row[header.index("loss.min")] for row in rows} == {"—"}
         saved = {"name": "rates", "sort": "parameters.lr", "columns": ["name", "parameters.lr"]}
@@ -92,7 +93,7 @@ def test_list_is_sorted_and_filtered(
         with pytest.raises(UsageError, match="begins with a letter or digit"):
             annotations.tag(ids[:1], add=["#1"], url=cluster.url)
         with pytest.raises(UsageError, match="--queue and --sort exclude each other"):
-            jobs.list_jobs(queue=True, sort="name", url=cluster.url)
+            listing.list_jobs(queue=True, sort="name", url=cluster.url)
         ended, others = ids[:2], listed()[1:]
         with pytest.raises(WrongStateError, match="cannot be archived: it is queued"):
             annotations.archive(ended, url=cluster.url)
