@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
-from support.cluster.agent_client import (
+from support.nodes.agent_client import (
     API,
     DEVICE,
     SPEC,

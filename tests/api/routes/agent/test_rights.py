@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 from support.archives import archive
-from support.cluster.agent_client import (
+from support.nodes.agent_client import (
     API,
     DEVICE,
     SPEC,
