@@ -265,9 +265,10 @@ class Attempts:
         outputs = self.shipper.outputs_of(attempt.token)
         if outputs is None or not outputs.known or attempt.outcome is Outcome.COMPLETED:
             return
+        job_id, owner = attempt.token.job_id, accounts.owner_of(attempt.folder.path)
 
         def keep() -> None:
-            self._launcher.kept.keep(attempt.token.job_id, outputs.unchanged())
+            self._launcher.kept.keep(job_id, outputs.unchanged(), owner)
 
         with contextlib.suppress(OSError):  # a failing disk: they are fetched
             await threads.finish(keep)

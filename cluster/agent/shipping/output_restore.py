@@ -7,9 +7,11 @@ What an earlier attempt on this host has left is not fetched again, if it still 
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
+import stat
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,6 +21,7 @@ from typing import Protocol, TypeVar
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, UnavailableError
+from trainhall.cluster.agent.os_support.accounts import Owner, reached
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks
 from trainhall.cluster.wire.output_names import OutputNameError, path_of
@@ -53,16 +56,21 @@ class KeptOutputs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, job_id: str, contents: Mapping[str, Sequence[Path]]) -> None:
+    def keep(
+        self, job_id: str, contents: Mapping[str, Sequence[Path]], owner: Owner | None = None
+    ) -> None:
         """Move files here by the hash of their contents, and evict what is too much.
 
         What cannot be moved is left where it is: it will be fetched.
+
+        Args:
+            owner: whose files they are; None: this process's.
         """
         for sha256, paths in contents.items():
             with contextlib.suppress(OSError):
                 folder = self._folder / job_id
                 folder.mkdir(parents=True, exist_ok=True)
-                paths[0].rename(folder / sha256)
+                _move(paths[0], folder / sha256, owner)
                 os.utime(folder)
         self.evict()
 
@@ -95,6 +103,23 @@ class KeptOutputs:
         else:
             shutil.copyfile(kept, to)
         return True
+
+
+def _move(path: Path, to: Path, owner: Owner | None) -> None:
+    """Move a file that is the owner's alone.
+
+    Raises:
+        OSError: it is not (EPERM), or is there no more.
+    """
+    # Other processes of that user may put links into the folder meanwhile.
+    with contextlib.nullcontext(path.parent) if owner is None else reached(path.parent) as folder:
+        (folder / path.name).rename(to)
+    found = to.lstat()
+    is_owners = owner is None or (found.st_uid == owner.uid and stat.S_ISREG(found.st_mode))
+    # With another name it may be a file outside of the folder: the next attempt would get that.
+    if not is_owners or found.st_nlink > 1:
+        to.unlink()
+        raise PermissionError(errno.EPERM, "not a file of the job's alone", path)
 
 
 async def restore(

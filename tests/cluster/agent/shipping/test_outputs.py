@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster.agent_process import launch_of
 from support.examples import share_of
+from support.forking.run_as import needs_root
 from support.storage.fake_outputs import FakeOutputs
 
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
+from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.shipping import output_restore
 from trainhall.cluster.agent.shipping.output_restore import (
     KeptOutputs,
@@ -259,6 +261,38 @@ async def test_kept_files_have_a_limit(
     monkeypatch.setattr(output_restore, "KEPT_BYTES", 2)
     KeptOutputs(tmp_path / "kept").keep("job", host.collector.unchanged())
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_files_with_names_elsewhere_are_not_kept(tmp_path: Path) -> None:
+    """The next attempt would share them, and be given them."""
+    (tmp_path / "data").write_bytes(b"a data set")
+    (tmp_path / "data").chmod(0o400)
+    (tmp_path / "link").hardlink_to(tmp_path / "data")
+    kept = KeptOutputs(tmp_path / "kept")
+    kept.keep("job", {"0" * 64: [tmp_path / "link"]})
+    assert not list((tmp_path / "kept").glob("*/*"))
+    assert (tmp_path / "data").read_bytes() == b"a data set"
+
+
+@needs_root
+def test_only_files_of_the_jobs_user_are_kept(tmp_path: Path) -> None:
+    """Its other processes put links into its folder while the agent moves the files."""
+    nobody = Owner(65534, 65534)
+    secret = tmp_path / "secret" / "shadow"
+    own = tmp_path / "attempt" / "own"
+    for path in (secret, own, own.with_name("of-root"), own.with_name("link")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"one")
+    own.with_name("link").unlink()
+    own.with_name("link").symlink_to(secret)
+    (own.parent / "folder").symlink_to(secret.parent)
+    for path in (own, own.with_name("link"), own.parent / "folder"):
+        os.chown(path, *nobody, follow_symlinks=False)
+    paths = [own, own.with_name("of-root"), own.with_name("link"), own.parent / "folder" / "shadow"]
+    kept = KeptOutputs(tmp_path / "kept")
+    kept.keep("job", {f"{n}": [path] for n, path in enumerate(paths)}, nobody)
+    assert [path.name for path in (tmp_path / "kept").glob("*/*")] == ["0"]
+    assert secret.read_bytes() == b"one"
 
 
 async def test_damaged_file_of_the_coordinator_is_not_restored(
