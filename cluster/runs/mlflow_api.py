@@ -31,6 +31,7 @@ from trainhall.cluster.wire.mlflow import (
     refuse_value,
     run_view,
 )
+from trainhall.db.sanitize import sanitize_text
 
 ID_TAG = "trainhall.run_id"
 """Tag of a new run with the id that it is to have: an import that is repeated finds it again."""
@@ -73,6 +74,9 @@ class MlflowApi:
         """
         route = _ROUTES.get(call.name)
         if route is not None:
+            if call.method in ("GET", "HEAD") and call.name not in READING:
+                # Browsers follow links of other sites with the user's cookie.
+                raise ApiError(405, "ENDPOINT_NOT_FOUND", f"{call.name} must be sent by POST")
             return await route(self, call)
         if call.name in IGNORED:
             return {}
@@ -96,7 +100,7 @@ class MlflowApi:
 
     async def _create_experiment(self, call: Call) -> Json:
         name, tags = read_text(call.body, "name"), read_pairs(call.body, "tags", MAX_TAG)
-        made = await self._runs.add_group(name, tags.get(PROJECT_TAG) or call.project)
+        made = await self._runs.add_group(name, _project(call, tags))
         return {"experiment_id": made.id}
 
     async def _search_experiments(self, call: Call) -> Json:
@@ -109,17 +113,16 @@ class MlflowApi:
     async def _create_run(self, call: Call) -> Json:
         tags = read_pairs(call.body, "tags", MAX_TAG)
         given = call.body.get("start_time")
-        run_id = tags.pop(ID_TAG, None)
-        if run_id is not None and not (run_id.isascii() and run_id.isalnum() and len(run_id) <= 32
-                                       and run_id == run_id.lower()):  # fmt: skip
+        run_id, name = tags.pop(ID_TAG, None), tags.pop(NAME_TAG, "")
+        if run_id is not None and not (is_run_id(run_id) and run_id == run_id.lower()):
             refuse_value(ID_TAG, run_id, "1 to 32 letters and digits, in lower case")
         new = NewRun(
             group_id=str(call.body.get("experiment_id") or "0"),
-            name=str(call.body.get("run_name") or tags.get(NAME_TAG) or ""),
+            name=str(call.body.get("run_name") or name),
             start=None if given is None else read_integer(call.body, "start_time"),
             tags=tags,
             run_id=run_id,
-            project=tags.get(PROJECT_TAG) or call.project,
+            project=_project(call, tags),
         )
         return {"run": _run_view(await self._runs.create(new))}
 
@@ -157,7 +160,7 @@ class MlflowApi:
                 refuse_value(name, values, "a list of strings")
         kinds = {"ACTIVE_ONLY": False, "DELETED_ONLY": True, "ALL": None}
         kind = call.body.get("run_view_type") or "ACTIVE_ONLY"
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             refuse_value("run_view_type", kind, f"one of {', '.join(kinds)}")
         most = call.body.get("max_results")
         asked = Search(
@@ -243,11 +246,21 @@ READING = frozenset({
 })  # fmt: skip
 
 
+def is_run_id(text: str) -> bool:
+    """Return whether a run may have this id."""
+    return text.isascii() and text.isalnum() and len(text) <= 32
+
+
 def _run_id(call: Call) -> str:
     found = call.values.get("run_id") or call.values.get("run_uuid")
-    if not isinstance(found, str) or not (found.isascii() and found.isalnum() and len(found) <= 32):
+    if not isinstance(found, str) or not is_run_id(found):
         refuse_value("run_id", found, "the id of a run")
     return found
+
+
+def _project(call: Call, tags: Mapping[str, str]) -> str | None:
+    """Return the project that a call names."""
+    return sanitize_text(tags.get(PROJECT_TAG, "")) or call.project
 
 
 def _view(group: Group) -> Json:

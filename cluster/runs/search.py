@@ -23,6 +23,10 @@ MAX_RESULTS = 50_000
 """As in MLflow."""
 MAX_SEARCHED = 10_000
 """Runs of the asked groups that are searched."""
+MAX_FILTER = 10_000
+"""Characters of a filter."""
+MAX_PARTS = 50
+"""Clauses of a filter, and keys of an order: each is computed for every run."""
 
 _KINDS = {
     "metric": "metric", "metrics": "metric",
@@ -40,7 +44,7 @@ _CLAUSE = re.compile(
     rf"""\s*(?P<key>{_NAME})\s*
     (?:(?P<null>IS\s+(?:NOT\s+)?NULL)
       |(?P<op><=|>=|!=|=|<|>|LIKE\b|ILIKE\b)\s*(?P<value>{_LITERAL})
-      |(?P<in>(?:NOT\s+)?IN)\s*\((?P<values>[^()]*)\))\s*""",
+      |(?P<in>(?:NOT\s+)?IN)\s*\(\s*(?P<values>(?:{_LITERAL})(?:\s*,\s*(?:{_LITERAL}))*)\s*\))\s*""",
     re.IGNORECASE | re.VERBOSE,
 )
 _AND = re.compile(r"and\b", re.IGNORECASE)
@@ -95,6 +99,8 @@ async def search(
         if not re.fullmatch(r"\d{1,18}", group_id, re.ASCII):
             raise InvalidValueError("experiment_ids", group_id[:80], "must be ids of experiments")
     clauses = _parse_filter(asked.filter)
+    if len(asked.order_by) > MAX_PARTS:
+        raise InvalidValueError("order_by", len(asked.order_by), f"has at most {MAX_PARTS} keys")
     orders = [_parse_order(each) for each in asked.order_by]
     newest, offset = _parse_token(asked.page_token)
     found = (
@@ -152,6 +158,8 @@ def _parse_token(token: str) -> tuple[int | None, int]:
 
 
 def _parse_filter(text: str) -> list[Callable[[_Candidate], bool]]:
+    if len(text) > MAX_FILTER:
+        raise InvalidValueError("filter", None, f"has at most {MAX_FILTER} characters")
     clauses: list[Callable[[_Candidate], bool]] = []
     at = 0
     while text[at:].strip():
@@ -163,6 +171,8 @@ def _parse_filter(text: str) -> list[Callable[[_Candidate], bool]]:
                 "metrics.loss < 0.5 or params.lr = '0.1', joined by AND",
             )  # fmt: skip
         clauses.append(_clause(found))
+        if len(clauses) > MAX_PARTS:
+            raise InvalidValueError("filter", text[:200], f"has at most {MAX_PARTS} clauses")
         at = found.end()
         joined = _AND.match(text, at)
         if joined is None and text[at:].strip():
@@ -177,17 +187,25 @@ def _clause(found: "re.Match[str]") -> Callable[[_Candidate], bool]:
         wants_none = "NOT" not in found["null"].upper()
         return lambda run: (_value(run, key) is None) is wants_none
     if found["in"]:
-        values = {_text(each.strip()) for each in found["values"].split(",")}
+        values = {_text(each) for each in re.findall(_LITERAL, found["values"])}
         wanted = "NOT" not in found["in"].upper()
-        return lambda run: (str(_value(run, key)) in values) is wanted
+
+        def is_listed(run: _Candidate) -> bool:
+            value = _value(run, key)
+            return value is not None and (str(value) in values) is wanted
+
+        return is_listed
     op, literal = found["op"].upper(), found["value"]
     if op in ("LIKE", "ILIKE"):
         if key.is_number:
             raise InvalidValueError("filter", found[0].strip(), f"{op} is for texts")
-        parts = re.split("([%_])", _text(literal))
-        pattern = "".join({"%": ".*", "_": "."}.get(part, re.escape(part)) for part in parts)
-        like = re.compile(pattern, re.DOTALL | (re.IGNORECASE if op == "ILIKE" else 0))
-        return lambda run: like.fullmatch(str(_value(run, key) or "")) is not None
+        like = _like(_text(literal), ignores_case=op == "ILIKE")
+
+        def is_like(run: _Candidate) -> bool:
+            value = _value(run, key)
+            return value is not None and like.fullmatch(value) is not None
+
+        return is_like
     wanted_value: float | str = _text(literal)
     if key.is_number:
         try:
@@ -204,6 +222,21 @@ def _clause(found: "re.Match[str]") -> Callable[[_Candidate], bool]:
         return value is not None and compare(value, wanted_value)
 
     return holds
+
+
+def _like(pattern: str, *, ignores_case: bool) -> "re.Pattern[str]":
+    """Return a pattern of LIKE as a regular expression.
+
+    What was found between two `%` is not looked for again further on: the time would grow
+    exponentially with their number.
+    """
+    first, *rest = (
+        "".join("." if c == "_" else re.escape(c) for c in part) for part in pattern.split("%")
+    )
+    if rest:
+        *between, last = rest
+        first += "".join(f"(?>.*?{part})" for part in between if part) + f".*{last}"
+    return re.compile(first, re.DOTALL | (re.IGNORECASE if ignores_case else 0))
 
 
 def _text(literal: str) -> str:

@@ -22,7 +22,7 @@ from trainhall.cluster.runs.search import Search, search
 from trainhall.cluster.runs.states import STATES, milliseconds, status_of, time_of
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.wire.mlflow import NAME_TAG, Point, tables_of
-from trainhall.db.models import Job
+from trainhall.db.models import DeletedJob, Job
 from trainhall.db.sanitize import sanitize_text
 from trainhall.db.tracking.runs import Run
 from trainhall.monitoring.ingest import Ingest
@@ -148,6 +148,7 @@ class RunService(Service):
         is_import, user = new.run_id is not None, self._caller.named
         code = ReasonCode.RUN_IMPORTED if is_import else ReasonCode.RUN_LOGGED
         run_id = new.run_id or self._ids.new()
+        self._recent.forget(run_id)  # an imported run may have been deleted before
         job = Job(
             id=run_id, number=(newest or 0) + 1, kind=JobKind.RUN.value,
             name=_one_line(new.name) or f"run {run_id[:8]}", user=self._caller.user or None,
@@ -170,6 +171,12 @@ class RunService(Service):
     async def _is_there(self, session: AsyncSession, run_id: str, project: str) -> bool:
         job = await session.get(Job, run_id)
         if job is None:
+            if await session.get(DeletedJob, run_id) is not None:
+                # What is still to be deleted would take the metrics and files of a new one along.
+                raise ConflictError(
+                    f"the run {run_id} was deleted, and its metrics and files are being removed; "
+                    "try again in a minute"
+                )
             return False
         if job.kind != JobKind.RUN or job.project != project:
             raise ConflictError(f"the id {run_id} is taken by another job")
@@ -243,7 +250,7 @@ class RunService(Service):
         """Store parameters and tags; the newest value of a name counts.
 
         Args:
-            tags: None: removes one.
+            tags: None: removes one. That of MLflow with the name changes the run's.
 
         Raises:
             InvalidValueError: the run would have too many.
@@ -359,6 +366,9 @@ class _RecentPoints:
     def clear(self) -> None:
         self._runs.clear()
 
+    def forget(self, run_id: str) -> None:
+        self._runs.pop(run_id, None)
+
     def without_known(self, run_id: str, points: Sequence[Point]) -> list[Point]:
         known = self._runs.get(run_id) or OrderedDict()
         found = {hash(p.identity): p for p in points}
@@ -406,14 +416,14 @@ def _merge(
     """
     run.parameters = {**run.parameters, **{k: sanitize_text(v) for k, v in parameters.items()}}
     cleaned = {k: None if v is None else sanitize_text(v) for k, v in tags.items()}
+    job.name = _one_line(cleaned.pop(NAME_TAG, None) or "") or job.name
     run.tags = {k: v for k, v in {**run.tags, **cleaned}.items() if v is not None}
     for what, values in (("params", run.parameters), ("tags", run.tags)):
         if len(values) > MAX_NAMES:
             raise InvalidValueError(what, len(values), f"a run has at most {MAX_NAMES}")
         if sum(len(name) + len(value) for name, value in values.items()) > MAX_CHARS:
             raise InvalidValueError(what, None, f"a run has at most {MAX_CHARS} characters of them")
-    shown = {name: value for name, value in cleaned.items() if name != NAME_TAG}
-    logged.join(job, {"parameters": dict(parameters), "tags": shown})
+    logged.join(job, {"parameters": dict(parameters), "tags": cleaned})
 
 
 def _no_run(job_id: str) -> NotFoundError:

@@ -162,8 +162,8 @@ def read_list(values: Json, name: str) -> list[Json]:
 
 def read_text(values: Mapping[str, Any], name: str) -> str:
     found = values.get(name)
-    if not isinstance(found, str) or not found:
-        refuse_value(name, found, "a string that is not empty")
+    if not isinstance(found, str) or not found or "\0" in found:  # Postgres stores no NUL
+        refuse_value(name, found, "a string that is not empty, without NUL")
     return found
 
 

@@ -23,7 +23,7 @@ from trainhall.api.problems import RefusalError, refusal_of
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.runs.artifacts import output_name
 from trainhall.cluster.runs.groups import PROJECT_HEADER
-from trainhall.cluster.runs.mlflow_api import Call, MlflowApi
+from trainhall.cluster.runs.mlflow_api import Call, MlflowApi, is_run_id
 from trainhall.cluster.wire.mlflow import ARTIFACTS, MAX_BODY, ApiError
 
 PREFIX = "/api/2.0/mlflow"
@@ -120,7 +120,7 @@ async def _call(request: Request) -> Call:
 def _place(path: str) -> tuple[str, str]:
     """Return run and path of `EXPERIMENT/RUN/artifacts/PATH`."""
     parts = [part for part in path.split("/") if part]
-    if len(parts) < 3 or parts[2] != "artifacts":
+    if len(parts) < 3 or parts[2] != "artifacts" or not is_run_id(parts[1]):
         detail = f"{path[:160]!r} is no artifact; they begin with EXPERIMENT/RUN/artifacts/"
         raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", detail)
     return parts[1], "/".join(parts[3:])
@@ -133,7 +133,8 @@ def _json(content: dict[str, Any]) -> Response:
 
 def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, ApiError):
-        kind = {404: "not-found", 413: "too-large"}.get(error.status, "bad-request")
+        kinds = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}
+        kind = kinds.get(error.status, "bad-request")
         return RefusalError(error.status, kind, str(error)).for_mlflow(error.code)
     refusal = refusal_of(error)
     if refusal is None:

@@ -250,6 +250,11 @@ async def test_search_filters_and_orders(mlflow: Mlflow) -> None:
     assert await names(filter="metrics.`val/loss` < 2.5", order_by=["run_name"]) == ["b", "c"]
     assert await names(filter="params.lr = '0.1' and attributes.status = 'RUNNING'") == ["b"]
     assert await names(filter="run_name LIKE 'c%' AND params.lr IN ('0.2', '0.3')") == ["c"]
+    assert await names(filter="params.lr IN ('0.0, 0.1', '0.2')") == ["c"]
+    assert await names(filter="params.other NOT IN ('a')") == []
+    assert await names(filter="params.other LIKE '%'") == []
+    assert await names(filter="run_id LIKE '%' and params.lr ILIKE '%.%_'", order_by=["run_name"]) \
+        == ["a", "b", "c"]
     assert await names(filter="tags.team IS NOT NULL") == []
     first = await mlflow.post("runs/search", experiment_ids=["0"], max_results=2)
     await mlflow.begin("later", experiment_id="0")
@@ -260,3 +265,66 @@ async def test_search_filters_and_orders(mlflow: Mlflow) -> None:
     assert (sorted(listed), rest.get("next_page_token")) == (["a", "b", "c"], None)
     listed = (await mlflow.get("experiments/search"))["experiments"]
     assert [each["name"] for each in listed] == ["other", "Default"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_links_change_nothing(mlflow: Mlflow, method: str) -> None:
+    run = await mlflow.begin()
+    for call in (
+        "runs/create", f"runs/delete?run_id={run}", f"runs/update?run_id={run}&run_name=b",
+        f"runs/log-batch?run_id={run}", "experiments/create?name=a",
+    ):  # fmt: skip
+        reply = await mlflow.client.request(method, f"{API}/{call}")
+        assert reply.status_code == 405, (call, reply.text)
+    listed = (await mlflow.client.get(f"{API_PREFIX}/training/jobs")).json()["items"]
+    assert [(each["id"], each["name"]) for each in listed] == [(run, "a run")]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", f"{API}/experiments/get-by-name?experiment_name=a%00", None, 400),
+        ("GET", f"{API}/metrics/get-history?run_id=RUN&metric_key=%00", None, 400),
+        ("GET", f"{FILES}?path=0/a%00/artifacts", None, 404),
+        ("GET", f"{FILES}/0/a%00/artifacts/x", None, 404),
+        ("POST", f"{API}/experiments/create",
+         {"name": "a", "tags": [{"key": "trainhall.project", "value": "a\0"}]}, 400),
+        ("POST", f"{API}/runs/create",
+         {"tags": [{"key": "trainhall.project", "value": "a\0"}]}, 400),
+        ("POST", f"{API}/runs/search", {"experiment_ids": ["0"], "run_view_type": ["ALL"]}, 400),
+    ],
+)  # fmt: skip
+async def test_odd_values_are_refused(
+    mlflow: Mlflow, method: str, path: str, body: Any, status: int
+) -> None:
+    run = await mlflow.begin()
+    reply = await mlflow.client.request(method, path.replace("RUN", run), json=body)
+    assert reply.status_code == status, reply.text
+
+
+async def test_deleted_runs_are_imported_again(mlflow: Mlflow, app: FastAPI) -> None:
+    tags = [{"key": "trainhall.run_id", "value": "0123456789abcdef0123456789abcdef"}]
+    run = await mlflow.begin("old", tags=tags)
+    await mlflow.metric(run, "loss", 0.5, 3)
+    await mlflow.post("runs/update", run_id=run, status="FINISHED")
+    await mlflow.client.delete(f"{API_PREFIX}/training/jobs/{run}/record")
+    # The deletion that is under way would take the new run's points along.
+    refused = await mlflow.post("runs/create", 409, tags=tags)
+    assert "was deleted" in refused["message"]
+    await app.state.coordinator.deleted_jobs.sweep()
+    await mlflow.begin("old", tags=tags)
+    await mlflow.metric(run, "loss", 0.5, 3)
+    history = await mlflow.get("metrics/get-history", run_id=run, metric_key="loss")
+    assert len(history["metrics"]) == 1
+
+
+async def test_tag_of_the_name_follows_it(mlflow: Mlflow) -> None:
+    async def names(run: str) -> tuple[str, str]:
+        read = (await mlflow.get("runs/get", run_id=run))["run"]
+        return read["info"]["run_name"], read["data"]["tags"][0]["value"]
+
+    run = await mlflow.begin("old", tags=[{"key": "mlflow.runName", "value": "old"}])
+    await mlflow.post("runs/update", run_id=run, run_name="new")
+    assert await names(run) == ("new", "new")
+    await mlflow.post("runs/set-tag", run_id=run, key="mlflow.runName", value="newer")
+    assert await names(run) == ("newer", "newer")
