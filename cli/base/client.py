@@ -1,6 +1,7 @@
 """A thin client of the REST API: paths in, JSON out, problem details as exceptions."""
 
 import contextlib
+import io
 import math
 import os
 import ssl
@@ -138,6 +139,12 @@ class Client:
             return self._document(response)
         raise problem_of(response)
 
+    def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        content = options.get("content")
+        if isinstance(content, io.IOBase):
+            content.seek(0)  # an earlier try has read it
+        return self._http.request(method, path, **options)
+
     def _send(
         self,
         method: str,
@@ -153,9 +160,9 @@ class Client:
                 options = {**options, "timeout": max(left, LEAST_SECONDS)}
             is_last = attempt == self._attempts or left <= LEAST_SECONDS
             try:
-                response = self._http.request(method, path, **options)
+                response = self._request(method, path, options)
                 if response.status_code == 401 and self._finds_token():
-                    response = self._http.request(method, path, **options)
+                    response = self._request(method, path, options)
                 if response.status_code == 401 and not path.startswith(LOGINS):
                     self._check_logged_in()
                 if (pause := _retry_after(response)) and not is_last:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import httpx
 
@@ -115,7 +116,7 @@ class _Server:
         try:
             with (
                 tempfile.TemporaryFile() as file,
-                self._http.stream("GET", f"{_FILES}/{path}") as answer,
+                self._http.stream("GET", f"{_FILES}/{quote(path)}") as answer,
             ):
                 if not answer.is_success:
                     raise CliError(f"{self._url} refuses artifact {path}: {answer.status_code}")

@@ -16,6 +16,7 @@ _BATCH = 1000
 _PAIRS = 100
 _MAX_NAME, _MAX_VALUE, _MAX_TAG = 128, 6000, 8000
 _FILES = "/api/2.0/mlflow-artifacts/artifacts"
+_NAME_TAG = "mlflow.runName"
 _BLOCK = 1024 * 1024
 
 
@@ -41,7 +42,9 @@ class Writer:
 
     def add(self, run: OldRun) -> None:
         """Import a run, or what is new of it."""
-        tags = _fitting(run, "tag", run.tags, _MAX_TAG)
+        # By its tag, a run that was renamed since would get back the name with which it began.
+        named = {name: value for name, value in run.tags.items() if name != _NAME_TAG}
+        tags = _fitting(run, "tag", named, _MAX_TAG)
         given = {**tags, "trainhall.run_id": run.id}
         group_id = self._group(run.group)
         made = self._post(

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,6 +155,15 @@ def test_refused_request_waits_for_its_place(serve: Serve) -> None:
     with Client(server.url) as client, pytest.raises(CliError, match="429: too many"):
         client.request("POST", "/anything")
     assert len(server.requests) == 1
+
+
+def test_refused_file_is_sent_again_from_its_beginning(serve: Serve, tmp_path: Path) -> None:
+    refusal = {"retry": "0.01", "detail": "too many"}
+    server = serve(lambda n, method, path: (429, refusal) if n < 2 else (200, {"fine": True}))
+    (tmp_path / "file").write_bytes(b"content")
+    with Client(server.url) as client, (tmp_path / "file").open("rb") as file:
+        assert client.send_raw("PUT", "/anything", content=file) == {"fine": True}
+    assert len(server.requests) == 2
 
 
 def test_unavailable_coordinator_counts_as_unreachable(serve: Serve) -> None:

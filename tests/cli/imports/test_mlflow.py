@@ -48,7 +48,8 @@ def folder_store(root: Path) -> Path:
     write(run / "metrics" / "train" / "loss", lines)
     write(run / "params" / "lr", "0.10")
     write(run / "tags" / "team", "a")
-    write(run / "artifacts" / "plots" / "ü 1.txt", "hello")
+    write(run / "tags" / "mlflow.runName", "first")
+    write(run / "artifacts" / "plots" / "ü #1?.txt", "hello")
     gone = store / "1" / OTHER
     write(gone / "meta.yaml", f"run_id: {OTHER}\nlifecycle_stage: deleted\nstatus: 3\n")
     return store
@@ -80,7 +81,7 @@ def database_store(root: Path) -> Path:
             row = ("train/loss", 0.0 if math.isnan(value) else value, time, RUN, step,
                    math.isnan(value))  # fmt: skip
             database.execute("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)", row)
-    write(root / "artifacts" / "plots" / "ü 1.txt", "hello")
+    write(root / "artifacts" / "plots" / "ü #1?.txt", "hello")
     return path
 
 
@@ -106,7 +107,7 @@ def test_stores_become_runs_once(
     assert (job["ran_seconds"], job["reason_code"]) == (60.0, "run_imported")
     assert history(client) == [(step, time, str(value)) for step, time, value in POINTS]
     outputs = list(client.items(f"/outputs/jobs/{RUN}"))
-    assert [(output["path"], output["size"]) for output in outputs] == [("mlflow/plots/ü 1.txt", 5)]
+    assert [(output["path"], output["size"]) for output in outputs] == [("mlflow/plots/ü #1?.txt", 5)]
 
 
 def test_servers_are_read_by_their_api(
@@ -126,10 +127,12 @@ def test_servers_are_read_by_their_api(
 def test_new_points_of_a_run_are_added(client: Client, tmp_path: Path) -> None:
     store = folder_store(tmp_path)
     commands.import_mlflow(str(store), artifacts=False, project=None, url=client.url)
+    client.send_raw("POST", "/api/2.0/mlflow/runs/update", json={"run_id": RUN, "run_name": "b"})
     with (store / "1" / RUN / "metrics" / "train" / "loss").open("a") as file:
         file.write("4000 9.0 4\n")
     commands.import_mlflow(str(store), artifacts=False, project=None, url=client.url)
     assert [step for step, _, _ in history(client)] == [1, 2, 2, 3, 4]
+    assert client.job(RUN)["name"] == "b"
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
