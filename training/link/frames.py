@@ -1,6 +1,5 @@
 """Binary frames of metrics (`trainhall.training.link`): writing them, and finding their bounds."""
 
-import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -88,12 +87,13 @@ class Frame:
     end: int
 
 
-def complete_frames(data: bytes | mmap.mmap) -> Iterator[Frame]:
+def complete_frames(data: bytes) -> Iterator[Frame]:
     """Yield the whole frames at the start of `data`; a partial one at the end is left out.
 
     Raises:
         ValueError: where a frame should begin and does not, or its checksum is wrong.
     """
+    view = memoryview(data)
     at = 0
     while at + _FRAME.size <= len(data):
         magic, length, sequence, checksum = _FRAME.unpack_from(data, at)
@@ -102,8 +102,7 @@ def complete_frames(data: bytes | mmap.mmap) -> Iterator[Frame]:
         payload, end = at + _FRAME.size, at + _FRAME.size + length
         if end > len(data):
             return
-        with memoryview(data) as view, view[payload:end] as part:  # as long as a file is mapped
-            if zlib.crc32(part) != checksum:
-                raise ValueError(f"the checksum of metric frame {sequence} at byte {at} is wrong")
+        if zlib.crc32(view[payload:end]) != checksum:
+            raise ValueError(f"the checksum of metric frame {sequence} at byte {at} is wrong")
         yield Frame(sequence, at, payload, end)
         at = end

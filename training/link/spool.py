@@ -2,7 +2,6 @@
 
 import errno
 import json
-import mmap
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.frames import (
+    MAX_FRAME_BYTES,
     MetricTable,
     complete_frames,
     encode_frame,
@@ -21,6 +21,8 @@ from trainhall.training.link.frames import (
 from trainhall.training.link.regular_file import open_regular
 from trainhall.training.link.secrets.masking import own_masker
 
+_PART_BYTES = 2 * MAX_FRAME_BYTES
+"""Holds any frame, and any event."""
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """The most bytes of metrics or events that a rank keeps in memory while the disk is full."""
 
@@ -110,13 +112,13 @@ def newest_frame(path: Path) -> int:
         fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:
         return 0
+    sequence = end = 0
     with open(fd, "r+b") as file:
-        size, sequence, end = os.fstat(fd).st_size, 0, 0
-        if size:
-            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as data:
-                for frame in complete_frames(data):
-                    sequence, end = frame.sequence, frame.end
-            file.truncate(end)
+        # Not mapped: a job that shortens the file would end the agent, which reads it, by a signal.
+        while frames := list(complete_frames(file.read(_PART_BYTES))):
+            sequence, end = frames[-1].sequence, end + frames[-1].end
+            file.seek(end)
+        file.truncate(end)
     return sequence
 
 
@@ -127,9 +129,11 @@ def newest_event(path: Path) -> int:
     except FileNotFoundError:
         return 0
     with open(fd, "r+b") as file:
-        data = file.read()
+        # Not the whole file, which a job may have made as large as it likes.
+        start = file.seek(max(0, os.fstat(fd).st_size - _PART_BYTES))
+        data = file.read(_PART_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
-        file.truncate(len(whole))
+        file.truncate(start + len(whole))
     return int(json.loads(whole.splitlines()[-1])["sequence"]) if whole else 0
 
 

@@ -11,7 +11,7 @@ from support.cluster.attempts import read_tables
 from trainhall.training.link import spool as spools
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.frames import MetricTable, complete_frames
-from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.link.spool import EventSpool, MetricSpool, newest_event, newest_frame
 
 
 class Disk:
@@ -97,3 +97,23 @@ def test_spool_reports_other_disk_errors(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "write", broken)
     with pytest.raises(OSError, match="Input/output"):
         MetricSpool(tmp_path / "metrics.bin").append([table(1)])
+
+
+def test_newest_records_of_long_files_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = MetricSpool(tmp_path / "metrics.bin")
+    events = EventSpool(tmp_path / "events.jsonl", rank=0)
+    for step in range(1, 101):
+        metrics.append([table(step)])
+        events.append("note", {"message": str(step)})
+    whole = [metrics.path.read_bytes(), events.path.read_bytes()]
+    for path, part in ((metrics.path, b"THM1"), (events.path, b'{"seq')):
+        with path.open("ab") as file:
+            file.write(part)  # of a process that was killed
+    monkeypatch.setattr(spools, "_PART_BYTES", 500)
+    assert (newest_frame(metrics.path), newest_event(events.path)) == (100, 100)
+    assert [metrics.path.read_bytes(), events.path.read_bytes()] == whole
+    for path in (tmp_path / "none", tmp_path / "empty"):
+        assert (newest_frame(path), newest_event(path)) == (0, 0)
+        (tmp_path / "empty").touch()
