@@ -96,9 +96,11 @@ class Recording:
                 packed.replace(target)
                 code = 0
         finally:
-            for path in (raw, packed):
-                path.unlink(missing_ok=True)
-            os._exit(code)
+            try:
+                for path in (raw, packed):
+                    path.unlink(missing_ok=True)
+            finally:  # whatever happens, this is no second rank
+                os._exit(code)
 
 
 class Export:
