@@ -149,8 +149,8 @@ async def put_data(request: Request) -> Response:
 
 
 async def get_commit(request: Request) -> Response:
-    _, job_id, attempt = await _held_attempt(request)
-    found = await coordinator_of(request).commits.of_attempt(job_id, attempt)
+    node_id, job_id, attempt = await _held_attempt(request)
+    found = await coordinator_of(request).commits.of_attempt(node_id, job_id, attempt)
     if found is None:
         return Response(status_code=204)
     return _json(PinnedCommit(commit=found).model_dump_json())

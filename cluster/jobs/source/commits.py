@@ -14,10 +14,11 @@ from trainhall.training.spec.source.git_code import GitCode, git_code_of
 
 
 class CommitService(Service):
-    async def of_attempt(self, job_id: str, attempt: int) -> str | None:
+    async def of_attempt(self, node_id: str, job_id: str, attempt: int) -> str | None:
         """Return the commit that an attempt uses; None: no host has resolved it yet.
 
-        Runs of an experiment with the same `ref` use one commit.
+        Runs of an experiment with the same `ref` use one commit, which is then fixed for this job,
+        too: it stays when the run that resolved it is deleted.
 
         Raises:
             ConflictError: the attempt is over, or the job's code is not in git.
@@ -28,7 +29,9 @@ class CommitService(Service):
             found = await session.get(JobCommit, job_id)
             if found is None:
                 found = await _of_experiment(session, job, code)
-            return found.commit if found is not None else None
+            if found is None or found.job_id == job_id:
+                return found.commit if found is not None else None
+        return await self.pin(node_id, job_id, attempt, found.commit)
 
     async def pin(self, node_id: str, job_id: str, attempt: int, commit: str) -> str:
         """Fix a job to a commit unless it is fixed already; return the job's commit.
@@ -37,12 +40,15 @@ class CommitService(Service):
             ConflictError, NotFoundError: as `of_attempt`.
         """
         async with self._db.transaction() as session:
+            job = await session.get(Job, job_id)
+            if job is not None and job.experiment_id is not None:
+                # Other runs may resolve it at the same time. Before the job's own lock: whoever
+                # advances the experiment takes the two in this order.
+                await session.get(Experiment, job.experiment_id, with_for_update=True)
             await lock_job(session, job_id)
             job, code = await _check(session, job_id, attempt)
             row = await session.get(JobCommit, job_id)
             if row is None:
-                if job.experiment_id is not None:  # other runs may resolve it at the same time
-                    await session.get(Experiment, job.experiment_id, with_for_update=True)
                 before = await _of_experiment(session, job, code)
                 node = await session.get(Node, node_id)
                 row = JobCommit(

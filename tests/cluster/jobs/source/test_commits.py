@@ -23,17 +23,17 @@ async def running(cluster: SimulatedCluster, **more: Any) -> str:
 async def test_first_commit_of_a_job_stays(cluster: SimulatedCluster) -> None:
     job_id = await running(cluster, code=CODE)
     service, jobs = cluster.coordinator.commits, cluster.coordinator.jobs
-    assert await service.of_attempt(job_id, 1) is None
+    assert await service.of_attempt("n", job_id, 1) is None
     assert (await jobs.provenance(job_id)).git is None
     assert [await service.pin("n", job_id, 1, each) for each in (FIRST, SECOND)] == [FIRST, FIRST]
-    assert await service.of_attempt(job_id, 1) == FIRST
+    assert await service.of_attempt("n", job_id, 1) == FIRST
     git = (await jobs.provenance(job_id)).git
     assert git is not None
     assert (git.commit, git.branch, git.remote) == (FIRST, "main", CODE["git"])
     files = await cluster.coordinator.job_code.files(job_id)
     assert (files.sha256, files.commit, files.items) == (None, FIRST, [])
     with pytest.raises(NotFoundError):
-        await service.of_attempt(job_id, 2)
+        await service.of_attempt("n", job_id, 2)
     await cluster.finish(job_id)
     with pytest.raises(ConflictError, match="is over"):
         await service.pin("n", job_id, 1, FIRST)
@@ -72,7 +72,11 @@ async def test_runs_of_an_experiment_share_a_commit(cluster: SimulatedCluster) -
             job.experiment_id = "e"
     service = cluster.coordinator.commits
     assert await service.pin("n", ids[0], 1, FIRST) == FIRST
-    assert await service.of_attempt(ids[1], 1) == FIRST
+    assert await service.of_attempt("n", ids[1], 1) == FIRST
+    # Its own by now, whatever happens to the run that resolved it.
+    git = (await cluster.coordinator.jobs.provenance(ids[1])).git
+    assert git is not None
+    assert git.commit == FIRST
     assert await service.pin("n", ids[1], 1, SECOND) == FIRST
-    assert await service.of_attempt(ids[2], 1) is None
+    assert await service.of_attempt("n", ids[2], 1) is None
     assert await service.pin("n", ids[2], 1, SECOND) == SECOND
