@@ -102,7 +102,7 @@ class DataSets:
                     if each.url is None:
                         await self._find(each, prepared, report, owner)
                     else:
-                        headers = each.headers_with(secrets)
+                        headers = _headers(each, secrets)
                         await self._get(each, headers, prepared, report, owner)
                 except DataFailedError as error:
                     raise DataFailedError(f"data set {each.name}: {error}", error.cause) from None
@@ -180,6 +180,19 @@ class DataSets:
             await threads.finish(files.mkdir)
             await threads.finish(archive.rename, files / data.file_name)
         await threads.finish(partial((part / _FACTS).write_text, json.dumps(facts)))
+
+
+def _headers(data: DataSpec, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a download, with the values of secrets."""
+    headers = data.headers_with(secrets)
+    for name, value in headers.items():
+        # The client would refuse it, with the value in its message.
+        if not (value.isascii() and value.isprintable()) or value != value.strip():
+            raise DataFailedError(
+                f"its header {name}, with the values of its secrets, must be printable ASCII "
+                "without spaces at its ends; `trainhall secrets set` replaces a value"
+            )
+    return headers
 
 
 def _key(data: DataSpec, headers: Mapping[str, str]) -> str:

@@ -121,6 +121,16 @@ async def test_other_hosts_get_no_secret(tmp_path: Path, web: Web) -> None:
     assert (await get(sets, url=f"{web.url}/file")).paths != private.paths
 
 
+@pytest.mark.parametrize("value", ["se-cr-et\n", "se-cr-ét", "se\tcr-et "])
+async def test_secret_that_no_header_can_hold(tmp_path: Path, value: str) -> None:
+    spec = DataSpec(
+        name="corpus", sha256=SHA, url="http://127.0.0.1:1/file", headers={"X-Token": "a ${T}"}
+    )
+    with pytest.raises(DataFailedError, match="header X-Token.* printable ASCII") as raised:
+        await at(tmp_path).prepare([spec], {"T": value}, lambda _: None)
+    assert "cr-" not in str(raised.value)
+
+
 @pytest.mark.processes
 async def test_bad_downloads_say_why_and_leave_nothing(tmp_path: Path, web: Web) -> None:
     sets = at(tmp_path, limit=5000)
@@ -205,6 +215,47 @@ def test_archives_stay_in_their_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "to" / "out").exists()
     with pytest.raises(unpack._UnpackError, match="take more than 5,000 bytes"):
         unpack._unpack(good, tmp_path / "good", 5000)
+
+
+def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [linked("a", "b"), tarfile.TarInfo("a/c")],
+        [linked("a", "b"), tarfile.TarInfo("a")],
+        [linked("a", "b"), linked("a/c", "d")],
+        [linked("a", "b"), linked("c", "a", tarfile.LNKTYPE)],
+        [linked("a", "later", tarfile.LNKTYPE), linked("later", "/etc")],
+        [tarfile.TarInfo("a/../b")],
+    ],
+)
+def test_nothing_is_unpacked_through_links(
+    tmp_path: Path, members: list[tarfile.TarInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, to = tar_of(tmp_path / "bad.tar", *members), tmp_path / "to"
+    (to / "b").mkdir(parents=True)
+    # Some versions of Python have a filter that can be led out of the folder.
+    filters = vars(tarfile)["_NAMED_FILTERS"]
+    monkeypatch.setitem(filters, "data", lambda member, _: member)
+    with pytest.raises(unpack._UnpackError, match="link|outside"):
+        unpack._unpack(archive, to, 2**20)
+    assert not list((to / "b").iterdir())
+
+
+def test_folders_and_links_count_towards_the_limit(tmp_path: Path) -> None:
+    folder = tarfile.TarInfo("a")
+    folder.type = tarfile.DIRTYPE
+    archive = tar_of(tmp_path / "many.tar", folder, linked("b", "a"), tarfile.TarInfo("c"))
+    (tmp_path / "one").mkdir()
+    assert unpack._unpack(archive, tmp_path / "one", 3 * 4096) == (1, 1)
+    (tmp_path / "two").mkdir()
+    with pytest.raises(unpack._UnpackError, match="take more than 8,192 bytes"):
+        unpack._unpack(archive, tmp_path / "two", 2 * 4096)
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.1.1"])
