@@ -139,7 +139,8 @@ class FolderStore:
     def _evict(self) -> None:
         """Remove what was used least lately until the rest is within the limit."""
         found = [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
-        used = {*self._in_use(), *self._wanted}
+        # At once: this is a thread, and the attempts that begin meanwhile are in the event loop's.
+        used = {*self._in_use(), *tuple(self._wanted)}
         left = self._limit
         for path in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True):
             left -= size_of(path)

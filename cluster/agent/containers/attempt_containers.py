@@ -7,6 +7,7 @@ libraries and rights are the container's own. It ends when its shim does (`proce
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -120,9 +121,7 @@ class AttemptContainers:
     async def _remove(self, name: str) -> None:
         engine = await asyncio.to_thread(self._engine.find)
         if engine is not None:
-            # It is gone already, as a rule.
-            with contextlib.suppress(EngineError):
-                await engine.run("rm", "--force", name)
+            await engine.remove(name)
 
     async def _required(self) -> Engine:
         engine = await asyncio.to_thread(self._engine.find)
@@ -137,5 +136,7 @@ class AttemptContainers:
 
 
 def name_of(folder: Path) -> str:
-    """Return the name of an attempt's container."""
-    return f"trainhall-{folder.parent.name}-{folder.name}"
+    """Return the name of an attempt's container. Several agents of a host may each have a part of
+    an attempt."""
+    place = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    return f"trainhall-{folder.parent.name}-{folder.name}-{place}"

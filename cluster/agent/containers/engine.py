@@ -2,13 +2,18 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from trainhall.cluster.agent.os_support import programs
 
 ENGINES = ("podman", "docker")
+COMMAND_SECONDS = 600.0
+"""For a command to end; one that hangs would hold the devices of its job for ever."""
 _PROBE_SECONDS = 10.0
 _PROBE_AGAIN_SECONDS = 300.0
 _MESSAGE_CHARACTERS = 600
@@ -32,46 +37,50 @@ class Engine:
     program: str
     """Path of its command."""
     version: str
+    running: set[int] = field(default_factory=set, compare=False, repr=False)
+    """Pids of its commands that run."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
 
-    async def run(self, *arguments: str) -> str:
+    async def run(self, *arguments: str, seconds: float = COMMAND_SECONDS) -> str:
         """Run its command to the end, and return what it printed; if cancelled, it is killed first.
 
+        Args:
+            seconds: most time of it.
+
         Raises:
-            EngineError: it cannot be started, or ended otherwise than with 0.
+            EngineError: it cannot be started, takes longer, or ended otherwise than with 0.
         """
         try:
-            process = await asyncio.create_subprocess_exec(
-                self.program, *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd="/",
-                start_new_session=True,
-            )  # fmt: skip
+            async with asyncio.timeout(seconds):
+                ended = await programs.run(
+                    [self.program, *arguments],
+                    environment=os.environ, cwd="/", running=self.running,
+                )  # fmt: skip
+        except TimeoutError:
+            raise EngineError(f"{self.name} {arguments[0]} timed out after {seconds:g} s") from None
         except OSError as error:
             raise EngineError(f"{self.name} cannot be started: {error.strerror or error}") from None
-        try:
-            printed, said = await process.communicate()
-        except asyncio.CancelledError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            raise
-        if process.returncode != 0:
-            words = said.decode(errors="replace")
+        if ended.code != 0:
+            words = ended.stderr.decode(errors="replace")
             tail = words.encode()[-_TAIL_BYTES:].decode(errors="ignore")
-            message = _last_words(words) or f"{self.name} left with {process.returncode}"
-            raise EngineError(message, tail, process.returncode)
-        return printed.decode(errors="replace")
+            message = _last_words(words) or f"{self.name} left with {ended.code}"
+            raise EngineError(message, tail, ended.code)
+        return ended.stdout.decode(errors="replace")
+
+    async def remove(self, name: str) -> None:
+        """Remove a container, with all that runs in it, if it is there."""
+        with contextlib.suppress(EngineError):
+            await self.run("rm", "--force", name)
 
 
 class HostEngine:
     """The engine of this host, looked up again from time to time: it may be installed meanwhile."""
 
     def __init__(self) -> None:
+        self.running: set[int] = set()
+        """Pids of its commands that run."""
         self._found: Engine | None = None
         self._looked_at: float | None = None
 
@@ -79,7 +88,8 @@ class HostEngine:
         """Return the engine of this host; None: there is none. It may take a second."""
         now = time.monotonic()
         if self._looked_at is None or now - self._looked_at > _PROBE_AGAIN_SECONDS:
-            self._found = next(filter(None, map(_probe, ENGINES)), None)
+            found = (_probe(name, self.running) for name in ENGINES)
+            self._found = next(filter(None, found), None)
             self._looked_at = now
         return self._found
 
@@ -101,7 +111,7 @@ def mount_options(paths: Mapping[str, str], mode: str) -> list[str]:
     return options
 
 
-def _probe(name: str) -> Engine | None:
+def _probe(name: str, running: set[int]) -> Engine | None:
     program = shutil.which(name)
     if program is None:
         return None
@@ -115,7 +125,7 @@ def _probe(name: str) -> Engine | None:
         ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return Engine(name, program, printed.strip()[:32]) if printed.strip() else None
+    return Engine(name, program, printed.strip()[:32], running) if printed.strip() else None
 
 
 def _last_words(words: str) -> str:

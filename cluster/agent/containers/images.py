@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ print(json.dumps([sys.executable, platform.python_version(), site.getsitepackage
 """
 _PROBE_SECONDS, _END_SECONDS = 120.0, 30.0
 """Time limit of a probe, and for the engine to end it."""
+_PULL_SECONDS = 2 * 3600.0
 _NOT_FOUND = (125, 126, 127)
 """Exit codes of an engine that cannot start a program."""
 
@@ -52,15 +55,24 @@ async def fetch(engine: Engine, reference: str) -> str:
             ) from None
         # Else Podman would take `dir:x` for a folder of the host.
         name = reference if engine.name == "docker" else f"docker://{reference}"
-        await engine.run("pull", "--quiet", name)
+        await engine.run("pull", "--quiet", name, seconds=_PULL_SECONDS)
         found = await engine.run("image", "inspect", reference)
-    return _pinned(json.loads(found)[0])
+    return _pinned(json.loads(found)[0], reference)
 
 
-def _pinned(described: dict[str, Any]) -> str:
-    digests = described.get("RepoDigests") or []
+def _pinned(described: dict[str, Any], reference: str) -> str:
+    digests = [str(each) for each in described.get("RepoDigests") or []]
     if digests:
-        return str(digests[0])
+        # The same image may be here by the names of others, which not all hosts may pull.
+        name, _, digest = reference.partition("@")
+        name = re.sub(r":[^:/]*$", "", name)
+        return max(
+            digests,
+            key=lambda each: (
+                each.endswith(digest),
+                f"/{each.partition('@')[0]}".endswith(f"/{name}"),
+            ),
+        )
     known = str(described["Id"])
     return known if known.startswith("sha256:") else f"sha256:{known}"
 
@@ -121,13 +133,20 @@ async def _run(
     """Run a few lines in an image; return what they print."""
     limits = ("--timeout", f"{_PROBE_SECONDS:.0f}") if engine.name == "podman" else ()
     unprivileged = ("--user", "65534:65534", "--cap-drop", "all") if confined else ()
+    name = f"trainhall-probe-{secrets.token_hex(8)}"
     try:
         async with asyncio.timeout(_PROBE_SECONDS + _END_SECONDS):
             return await engine.run(
-                "run", "--rm", "--pull", "never", "--network", "none", "--log-driver", "none",
+                "run", "--rm", "--name", name, "--pull", "never", "--network", "none",
+                "--log-driver", "none",
                 "--security-opt", "no-new-privileges", "--security-opt", "label=disable",
                 *limits, *unprivileged, *mount_options(mounts, "ro"),
                 "--entrypoint", python, image, "-c", code,
             )  # fmt: skip
-    except TimeoutError:
-        raise EngineError(f"its Python does not answer within {_PROBE_SECONDS:.0f} s") from None
+    except (TimeoutError, asyncio.CancelledError) as error:
+        # With its command gone, it would run on.
+        await engine.remove(name)
+        if isinstance(error, TimeoutError):
+            text = f"its Python does not answer within {_PROBE_SECONDS:.0f} s"
+            raise EngineError(text) from None
+        raise

@@ -97,6 +97,14 @@ def _make_for(folder: Path, owner: Owner | None) -> None:
         accounts.hand_over(folder, owner)
 
 
+def _is_folder_of(folder: Path, owner: Owner | None) -> bool:
+    """Return whether there is a folder that its user can get to: a mount would lead them past the
+    folders above it."""
+    with contextlib.suppress(OSError), accounts.acting_as(owner):
+        return folder.is_dir()
+    return False
+
+
 class Launcher:
     """Plans, prepares and starts attempts.
 
@@ -132,6 +140,7 @@ class Launcher:
         self._environments = Environments(data_dir, api, settings.environment)
         self._data = DataSets(data_dir, settings.environment)
         confined = settings.run_as is not None
+        self._engine = settings.engine
         self._images = ImageEnvironments(
             data_dir.environments, api, settings.engine, confined=confined
         )
@@ -150,7 +159,7 @@ class Launcher:
         warm = {self._warm.pid} if self._warm.pid is not None else set()
         children = {child.pid for child in (*self.children, *self._inside)}
         running = self._clones | self._environments.running | self._data.running
-        return children | self._planners | running | warm
+        return children | self._planners | running | self._engine.running | warm
 
     def reap(self) -> None:
         """Take ended shims, and what they left to this agent, out of the process table."""
@@ -465,13 +474,14 @@ class Launcher:
     async def _start_container(self, attempt: Attempt, container: AttemptContainer) -> None:
         folder, launch = attempt.folder.path, attempt.launch
         checkpoints = Path(launch.checkpoint.folder)
-        has_checkpoints = await asyncio.to_thread(checkpoints.is_dir)
+        owner = accounts.owner_of(folder)
+        has_checkpoints = await asyncio.to_thread(_is_folder_of, checkpoints, owner)
         limited = self._cgroups is not None and self._cgroups.has_limits
         try:
             await self.containers.start(
                 folder,
                 container.with_mounts(launch.data.values()),
-                accounts.owner_of(folder) or Owner(os.geteuid(), os.getegid()),
+                owner or Owner(os.geteuid(), os.getegid()),
                 [folder, *([checkpoints] if has_checkpoints else [])],
                 gpus=any(slot.device_kind == "cuda" for slot in launch.ranks),
                 memory=self._memory_limit() if limited else None,

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 from trainhall.cluster.agent.os_support.accounts import Owner
 
+MAX_OUTPUT_BYTES = 16 * 2**20
+"""Most bytes that are kept of each output: a job decides what some of them print."""
+
 
 class Ended(NamedTuple):
     """Outcome of a program."""
@@ -17,6 +20,7 @@ class Ended(NamedTuple):
     code: int
     """Exit code; negative: minus the signal that ended it."""
     stdout: bytes
+    """Its end, as of `stderr`, where it is longer than `MAX_OUTPUT_BYTES`."""
     stderr: bytes
 
 
@@ -54,7 +58,12 @@ async def run(
     )
     running.add(process.pid)
     try:
-        stdout, stderr = await process.communicate(stdin)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        _, stdout, stderr, _ = await asyncio.gather(
+            _feed(process.stdin, stdin), _end_of(process.stdout), _end_of(process.stderr),
+            process.wait(),
+        )  # fmt: skip
     except asyncio.CancelledError:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # and what it started
@@ -64,3 +73,21 @@ async def run(
         running.discard(process.pid)
     assert process.returncode is not None
     return Ended(process.returncode, stdout, stderr)
+
+
+async def _feed(stream: asyncio.StreamWriter | None, data: bytes | None) -> None:
+    if stream is not None and data is not None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it does not read it all
+            stream.write(data)
+            await stream.drain()
+        stream.close()
+
+
+async def _end_of(stream: asyncio.StreamReader) -> bytes:
+    """Read to the end, and return the last bytes."""
+    kept = bytearray()
+    while part := await stream.read(65_536):
+        kept += part
+        if len(kept) > 2 * MAX_OUTPUT_BYTES:
+            del kept[:-MAX_OUTPUT_BYTES]
+    return bytes(kept[-MAX_OUTPUT_BYTES:])

@@ -55,6 +55,45 @@ async def test_image_is_asked_for_its_python(fake_engine: FakeEngine) -> None:
         assert {"65534:65534", "no-new-privileges", "none"} <= {*call}
 
 
+@pytest.mark.parametrize(
+    ("reference", "pinned"),
+    [
+        ("registry.lab:5000/team/train:2", "registry.lab:5000/team/train@sha256:2"),
+        ("train:1", "docker.io/library/train@sha256:1"),
+        ("team/train@sha256:2", "registry.lab:5000/team/train@sha256:2"),
+    ],
+)
+def test_image_is_pinned_by_its_own_name(reference: str, pinned: str) -> None:
+    digests = [
+        "mirror.lab/other@sha256:1", "docker.io/library/train@sha256:1",
+        "registry.lab:5000/team/train@sha256:2",
+    ]  # fmt: skip
+    assert images._pinned({"Id": "ab", "RepoDigests": digests}, reference) == pinned
+
+
+async def test_probe_that_hangs_is_removed(
+    fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "_PROBE", "import time; time.sleep(600)")
+    monkeypatch.setattr(images, "_PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(images, "_END_SECONDS", 1.0)
+    with pytest.raises(EngineError, match="does not answer"):
+        await images.describe(found(), "lab:1", confined=True)
+    (call,) = fake_engine.calls("run")
+    name = call[call.index("--name") + 1]
+    assert fake_engine.calls("rm") == [["rm", "--force", name]]
+
+
+async def test_command_that_hangs_is_ended(fake_engine: FakeEngine) -> None:
+    with pytest.raises(EngineError, match=r"^podman run timed out after 0.2 s$"):
+        await found().run("run", "--entrypoint", "sleep", "lab:1", "600", seconds=0.2)
+
+
+def test_agents_of_one_host_have_containers_of_their_own(tmp_path: Path) -> None:
+    one, two = (name_of(tmp_path / agent / "attempts" / "job" / "1") for agent in ("a", "b"))
+    assert one != two
+
+
 async def start(folder: Path, *, confined: bool, user: Owner, memory: int | None = None) -> None:
     containers = AttemptContainers(folder, HostEngine(), confined=confined)
     await containers.start(

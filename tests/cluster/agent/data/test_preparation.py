@@ -126,7 +126,7 @@ async def test_secret_that_no_header_can_hold(tmp_path: Path, value: str) -> Non
     spec = DataSpec(
         name="corpus", sha256=SHA, url="http://127.0.0.1:1/file", headers={"X-Token": "a ${T}"}
     )
-    with pytest.raises(DataFailedError, match="header X-Token.* printable ASCII") as raised:
+    with pytest.raises(DataFailedError, match=r"header X-Token.* printable ASCII") as raised:
         await at(tmp_path).prepare([spec], {"T": value}, lambda _: None)
     assert "cr-" not in str(raised.value)
 
@@ -242,7 +242,7 @@ def test_nothing_is_unpacked_through_links(
     # Some versions of Python have a filter that can be led out of the folder.
     filters = vars(tarfile)["_NAMED_FILTERS"]
     monkeypatch.setitem(filters, "data", lambda member, _: member)
-    with pytest.raises(unpack._UnpackError, match="link|outside"):
+    with pytest.raises(unpack._UnpackError, match=r"link|outside"):
         unpack._unpack(archive, to, 2**20)
     assert not list((to / "b").iterdir())
 
