@@ -1,1 +1,1 @@
-"""The list of jobs in a terminal: its command and its columns; imports `owners` and `queue_history`."""
+"""The list of jobs in a terminal: its command and columns; imports `owners` and `queue_history`."""
