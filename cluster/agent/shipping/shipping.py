@@ -249,7 +249,10 @@ class AttemptShipper:
     @property
     def shipped(self) -> bool:
         """Everything is acknowledged and nothing can follow."""
-        if not self.ended or self._tasks or not self.outputs.is_done or not self._files.is_done:
+        if not self.ended or self._tasks or not self.outputs.is_done:
+            return False
+        # What follows the files adds spools at its end.
+        if self._following is not None or not self._files.is_done:
             return False
         return not any(spool.has_more() for spool in self.spools)
 

@@ -6,6 +6,7 @@ where a process has served the attempt before.
 """
 
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ MAX_NAMES = 1000
 MAX_RECENT = 10_000
 """Points among which a repetition is found: a client that got no answer sends the same again."""
 MAX_TABLES = 10_000
+_NESTED = re.compile(r"[A-Za-z0-9-]+")
+"""Name of a nested run, and of its folder."""
 
 
 @dataclass
@@ -74,7 +77,7 @@ class Record:
     def find(self, run_id: str) -> Run | None:
         found = self._runs.get(run_id)
         name = run_id.removeprefix(f"{self._run.id}-")
-        if found is None and name not in ("", run_id):
+        if found is None and name != run_id and _NESTED.fullmatch(name):
             # Nested, and this process has not made it.
             found = self._runs[run_id] = Run(run_id, name, f"{name}/", self._run.start)
         return found

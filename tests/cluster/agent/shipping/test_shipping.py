@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -175,6 +175,27 @@ async def test_event_files_are_shipped_before_the_end(tmp_path: Path, clock: Clo
     await host.look()
     assert host.shipper.shipped
     assert host.coordinator.requests == {0: 2}
+
+
+async def test_attempt_is_not_shipped_before_late_spools_are(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(tmp_path)
+    tail.prepare(host.folder, host.launch)
+    host.shipper = AttemptShipper(host.folder, host.launch, host.coordinator)  # type: ignore[arg-type]
+    host.shipper.outputs.is_done = host.shipper.ended = True
+    append_scalars(tmp_path / "outputs" / "events.out.tfevents.1.host", "loss", [(1, 1.0)])
+    read, seen = event_files.EventFileFollower.follow, []
+
+    async def follow(follower: event_files.EventFileFollower, ended: Callable[[], bool]) -> None:
+        await read(follower, ended)
+        seen.append((follower.is_done, host.shipper.shipped))
+
+    monkeypatch.setattr(event_files.EventFileFollower, "follow", follow)
+    await host.look()
+    assert seen[-1] == (True, False)
+    assert host.shipper.shipped
+    assert host.coordinator.requests == {0: 1}
 
 
 @pytest.fixture

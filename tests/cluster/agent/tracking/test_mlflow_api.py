@@ -151,6 +151,12 @@ def test_nested_runs_have_names_of_their_own(client: Client) -> None:
         assert [(each["key"], each["value"]) for each in metrics] == [("loss", value)]
 
 
+@pytest.mark.parametrize("run_id", ["job-..", "job-a/b", "job-", "job-a b"])
+def test_odd_ids_are_no_nested_runs(client: Client, run_id: str) -> None:
+    with pytest.raises(ApiError, match="there is no run"):
+        client.get("runs/get", run_id=run_id)
+
+
 def test_further_names_are_left_out_and_reported(client: Client) -> None:
     metrics = [
         {"key": f"m{i}", "value": i, "step": 1, "timestamp": 1} for i in range(MAX_NAMES + 2)
