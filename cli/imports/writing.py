@@ -14,7 +14,7 @@ from trainhall.cli.imports.runs import OldArtifact, OldPoint, OldRun
 
 _BATCH = 1000
 _PAIRS = 100
-_MAX_NAME, _MAX_VALUE, _MAX_TAG = 128, 6000, 8000
+_MAX_NAME, _MAX_KEY, _MAX_VALUE, _MAX_TAG = 128, 250, 6000, 8000
 _FILES = "/api/2.0/mlflow-artifacts/artifacts"
 _NAME_TAG = "mlflow.runName"
 _BLOCK = 1024 * 1024
@@ -73,10 +73,12 @@ class Writer:
         stored = self._get("metrics/get-history", run_id=run.id, metric_key=name)["metrics"]
         known = {(int(p["step"]), int(p["timestamp"]), repr(float(p["value"]))) for p in stored}
         new = [p for p in points if (p.step, p.timestamp, repr(p.value)) not in known]
-        negative = [point for point in new if point.step < 0]
+        negative = [point for point in new if point.step < 0 or point.timestamp < 0]
         if negative:
-            out.notice(f"{run.name}: {len(negative)} points of {name} have steps below 0: left out")
-            new = [point for point in new if point.step >= 0]
+            out.notice(
+                f"{run.name}: {len(negative)} points of {name} have steps or times below 0: left out"
+            )
+            new = [point for point in new if point.step >= 0 and point.timestamp >= 0]
         for start in range(0, len(new), _BATCH):
             batch = [_metric(name, point) for point in new[start : start + _BATCH]]
             self._post("runs/log-batch", run_id=run.id, metrics=batch)
@@ -111,11 +113,18 @@ class Writer:
 
 
 def _fitting(run: OldRun, what: str, values: Mapping[str, str], longest: int) -> dict[str, str]:
-    """Return the values that are not too long, with a notice about the others."""
+    """Return the values that can be stored, with a notice about the others."""
+    fitting = {}
     for name, value in values.items():
-        if len(value) > longest:
-            out.notice(f"{run.name}: {what} {name!r} is left out: it has over {longest} characters")
-    return {name: value for name, value in values.items() if len(value) <= longest}
+        if len(name) > _MAX_KEY or not name.isprintable():
+            why = f"its name is no text of at most {_MAX_KEY} characters"
+        elif len(value) > longest:
+            why = f"it has over {longest} characters"
+        else:
+            fitting[name] = value
+            continue
+        out.notice(f"{run.name}: {what} {name[:80]!r} is left out: {why}")
+    return fitting
 
 
 def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:

@@ -1,5 +1,7 @@
 """`trainhall profile`: where the time of a running job's steps goes."""
 
+import os
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -106,5 +108,6 @@ def _text(job_id: str, profile: out.Json) -> str:
         for problem in profile["problems"]
     ]
     if profile["traces"]:
-        lines.append(f"Get them with: trainhall outputs get {job_id} profiles/{profile['id']}")
+        folder = os.path.dirname(profile["traces"][0]["path"])
+        lines.append(f"Get them with: trainhall outputs get {job_id} {shlex.quote(folder)}")
     return "\n".join(lines)

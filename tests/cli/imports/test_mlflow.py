@@ -107,7 +107,9 @@ def test_stores_become_runs_once(
     assert (job["ran_seconds"], job["reason_code"]) == (60.0, "run_imported")
     assert history(client) == [(step, time, str(value)) for step, time, value in POINTS]
     outputs = list(client.items(f"/outputs/jobs/{RUN}"))
-    assert [(output["path"], output["size"]) for output in outputs] == [("mlflow/plots/ü #1?.txt", 5)]
+    assert [(output["path"], output["size"]) for output in outputs] == [
+        ("mlflow/plots/ü #1?.txt", 5)
+    ]
 
 
 def test_servers_are_read_by_their_api(
@@ -170,3 +172,20 @@ def test_runs_are_shown_and_compared(
         assert says in capsys.readouterr().out, arguments
     with pytest.raises(WrongStateError, match="runs elsewhere"):
         get_command(app).main(["reproduce", RUN, "--url", client.url], standalone_mode=False)
+
+
+def test_what_cannot_be_stored_is_left_out(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = database_store(tmp_path)
+    with closing(sqlite3.connect(store)) as database, database:
+        for name in ("n" * 251, "a\tb"):
+            database.execute("INSERT INTO params VALUES (?, 'x', ?)", [name, RUN])
+            database.execute("INSERT INTO tags VALUES (?, 'x', ?)", [name, RUN])
+        for step, time in ((-1, 5), (1, -5)):
+            database.execute("INSERT INTO metrics VALUES ('m', 1, ?, ?, ?, 0)", [time, RUN, step])
+    commands.import_mlflow(str(store), artifacts=False, project=None, url=client.url)
+    printed = capsys.readouterr().err
+    assert printed.count("is left out: its name") == 4
+    assert "2 points of m have steps or times below 0" in printed
+    assert client.job(RUN)["parameters"] == {"lr": 0.1}

@@ -12,7 +12,7 @@ from trainhall.cli.base.options import Format
 from trainhall.cli.tunnels import profile
 
 TRACE = {
-    "rank": 3, "path": "profiles/1/rank-3.json.gz", "size": 2048, "first_step": 41,
+    "rank": 3, "path": "my out/profiles/1/rank-3.json.gz", "size": 2048, "first_step": 41,
     "last_step": 60, "stall_seconds": 0.1, "note": "",
 }  # fmt: skip
 REQUESTED = {"id": 1, "state": "requested", "first_step": None, "traces": [], "problems": []}
@@ -63,8 +63,8 @@ def test_profile_waits_until_traces_are_stored(
     assert coordinator.sent == [("POST", "/training/jobs/3f2a9c51d07b/profile", body)]
     printed = capsys.readouterr()
     assert printed.err == "profile 1 began with step 41\n"
-    assert "profiles/1/rank-3.json.gz  (2.0 KiB, steps 41 to 60)" in printed.out
-    assert "trainhall outputs get 3f2a9c51d07b profiles/1" in printed.out
+    assert "my out/profiles/1/rank-3.json.gz  (2.0 KiB, steps 41 to 60)" in printed.out
+    assert "trainhall outputs get 3f2a9c51d07b 'my out/profiles/1'" in printed.out
 
 
 def test_failed_profile_says_why(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
