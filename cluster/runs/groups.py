@@ -11,8 +11,7 @@ from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.errors import ConflictError, ForbiddenError, InvalidValueError, NotFoundError
 from trainhall.cluster.ports import Clock
-from trainhall.db.models import Job
-from trainhall.db.tracking.runs import Run, RunGroup
+from trainhall.db.tracking.runs import RunGroup
 
 DEFAULT_ID, DEFAULT_NAME = "0", "Default"
 """The group of runs that name none, in each project."""
@@ -128,12 +127,6 @@ async def project_of(
             raise
         message = f"{error.message.removeprefix('project: ')}; {_REMEDY}"
         raise InvalidValueError("project", None, message) from None
-
-
-async def group_id_of(session: AsyncSession, job: Job) -> str:
-    """Return the id of a run's group."""
-    found = await session.scalar(select(Run.group_id).where(Run.job_id == job.id))
-    return DEFAULT_ID if found is None else str(found)
 
 
 def _group(row: RunGroup) -> Group:

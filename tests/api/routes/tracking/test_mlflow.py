@@ -253,8 +253,9 @@ async def test_search_filters_and_orders(mlflow: Mlflow) -> None:
     assert await names(filter="params.lr IN ('0.0, 0.1', '0.2')") == ["c"]
     assert await names(filter="params.other NOT IN ('a')") == []
     assert await names(filter="params.other LIKE '%'") == []
-    assert await names(filter="run_id LIKE '%' and params.lr ILIKE '%.%_'", order_by=["run_name"]) \
-        == ["a", "b", "c"]
+    assert await names(
+        filter="run_id LIKE '%' and params.lr ILIKE '%.%_'", order_by=["run_name"]
+    ) == ["a", "b", "c"]
     assert await names(filter="tags.team IS NOT NULL") == []
     first = await mlflow.post("runs/search", experiment_ids=["0"], max_results=2)
     await mlflow.begin("later", experiment_id="0")
