@@ -1,21 +1,16 @@
 """Attacks of jobs, as users of their own, on a whole cluster: coordinator, agent, other jobs."""
 
-import contextlib
 import json
 import os
-import shutil
-import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
-from support.cluster.up import Up
-from support.forking.run_as import a_range, needs_root
-from support.waiting import PATIENCE, eventually
+from support.forking.run_as import needs_root
+from support.forking.wall import Wall, running_wall
+from support.waiting import eventually
 
 from trainhall.api.host.credentials import admin_token
 
@@ -125,70 +120,10 @@ while not os.path.exists(sys.argv[2]):
 """
 
 
-class Wall:
-    """`trainhall up --run-as`, and the scripts of its jobs, in a folder that all may pass."""
-
-    def __init__(self, folder: Path, up: Up, run_as: str) -> None:
-        first, last = map(int, run_as.split("-"))
-        self.folder, self.up, self.ids = folder, up, range(first, last + 1)
-        self.url = up.ready()
-        self.data = folder / "data"
-
-    def submit(self, name: str, text: str, *arguments: str, **more: Any) -> str:
-        path = self.folder / f"{name}.py"
-        path.write_text(text)
-        path.chmod(0o644)
-        spec = {
-            "name": name, "script": {"path": str(path), "args": list(arguments)},
-            "recovery": {"max_restarts": 0}, "resources": {"device": "cpu"}, **more,
-        }  # fmt: skip
-        reply = httpx.post(
-            f"{self.url}/api/v1/training/jobs", json=spec, headers=self.up.credential, timeout=60
-        )
-        assert reply.status_code == 201, reply.text
-        return str(reply.json()["id"])
-
-    def printed(self, job: str) -> Any:
-        """The line that a job has printed, as JSON."""
-
-        def line() -> str | None:
-            items = self.up.get(f"/training/jobs/{job}/logs", stream="stdout")["items"]
-            return str(items[0]["text"]) if items else None
-
-        return json.loads(eventually(f"a line of {job}", line))
-
-    def ended(self, job: str) -> str:
-        def state() -> str | None:
-            found = str(self.up.get(f"/training/jobs/{job}")["state"])
-            return found if found in ("completed", "failed", "cancelled") else None
-
-        return eventually(f"the end of {job}", state)
-
-    def processes(self) -> set[int]:
-        """Those of its jobs."""
-        found = set()
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                is_over = process.status() == psutil.STATUS_ZOMBIE
-                found |= {process.pid} if process.uids().real in self.ids and not is_over else set()
-        return found
-
-
 @pytest.fixture(scope="module")
 def wall() -> Iterator[Wall]:
-    folder = Path(tempfile.mkdtemp(prefix="trainhall-wall-"))
-    folder.chmod(0o711)
-    run_as = a_range()
-    up = Up(
-        folder, "--slots", "4", "--run-as", run_as, forked=False, module="support.forking.run_as"
-    )
-    try:
-        yield Wall(folder, up, run_as)
-        up.process.send_signal(signal.SIGTERM)
-        assert up.process.wait(PATIENCE) == 0
-    finally:
-        up.kill()
-        shutil.rmtree(folder)
+    with running_wall() as found:
+        yield found
 
 
 def test_job_reaches_nothing_of_the_cluster(wall: Wall) -> None:

@@ -10,10 +10,8 @@ import pytest
 from support.cluster.agent_process import script
 from support.cluster.cluster import Cluster
 from support.forking import forks
+from support.nodes.forwarded_port import read_from
 from support.waiting import eventually
-
-from trainhall.cli.base.client import Client
-from trainhall.cli.tunnels.connection import open_session
 
 pytestmark = pytest.mark.acceptance
 
@@ -77,20 +75,6 @@ def test_session_ends_with_a_killed_agent(cluster_of_its_own: Cluster, tmp_path:
 def sleeping(seconds: str) -> list[psutil.Process]:
     all_ = psutil.process_iter(["cmdline"])
     return [each for each in all_ if each.info["cmdline"] == ["sleep", seconds]]
-
-
-async def read_from(url: str, job: str, port: int) -> bytes:
-    """What a port beside rank 0 answers."""
-    started = asyncio.Event()
-    with Client(url) as client:
-        path = f"/training/jobs/{job}/forward/{port}"
-        async with open_session(client, path, started.set) as session:
-            receiving = asyncio.create_task(session.tunnel.run())
-            await started.wait()
-            stream = await session.tunnel.open()
-            data = await stream.read()
-            receiving.cancel()
-            return data
 
 
 def test_interactive_job_waits_for_its_next_session(cluster_of_its_own: Cluster) -> None:

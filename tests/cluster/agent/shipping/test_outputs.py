@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster.agent_process import launch_of
 from support.examples import share_of
-from support.forking.run_as import needs_root
+from support.forking.run_as import needs_root, passable_folder
 from support.storage.fake_outputs import FakeOutputs
 
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
-from trainhall.cluster.agent.os_support.accounts import Owner
+from trainhall.cluster.agent.os_support.accounts import Owner, hand_over
 from trainhall.cluster.agent.shipping import output_restore
 from trainhall.cluster.agent.shipping.output_restore import (
     KeptOutputs,
@@ -24,6 +24,7 @@ from trainhall.cluster.agent.shipping.output_restore import (
     restore,
 )
 from trainhall.cluster.agent.shipping.outputs import OutputCollector
+from trainhall.cluster.wire.outputs import Stored
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 
@@ -261,6 +262,29 @@ async def test_kept_files_have_a_limit(
     monkeypatch.setattr(output_restore, "KEPT_BYTES", 2)
     KeptOutputs(tmp_path / "kept").keep("job", host.collector.unchanged())
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+@needs_root
+async def test_link_put_in_place_of_a_folder_leads_nowhere() -> None:
+    """The job swaps its folder after it was looked into."""
+
+    class Swaps(FakeOutputs):
+        async def stored_outputs(self, job_id: str, attempt: int, rank: int) -> Stored:
+            (host.root / "folder").rename(host.root / "moved")
+            (host.root / "folder").symlink_to(secret)
+            return await super().stored_outputs(job_id, attempt, rank)
+
+    with passable_folder() as folder:
+        host = Host(folder, Swaps())
+        host.write("own", b"one")
+        own = host.write("folder/shadow", b"two")
+        secret = folder / "secret"
+        secret.mkdir(mode=0o700)
+        # With the size, time and inode of what was found: only the rights to it are missing.
+        (secret / "shadow").hardlink_to(own)
+        hand_over(host.folder.path, Owner(65534, 65534))
+        host.restart()
+        assert await host.end() == {"own": b"one"}
 
 
 def test_files_with_names_elsewhere_are_not_kept(tmp_path: Path) -> None:
