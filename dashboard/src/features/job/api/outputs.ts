@@ -3,21 +3,26 @@ import { listOutputs, type Output } from "@/client";
 import { listOutputsQueryKey } from "@/client/@tanstack/react-query.gen";
 import { everyPage } from "@/shared/api/pages";
 import { ApiError } from "@/shared/api/problem";
-import { isFinished, type Job } from "@/shared/api/types";
+import { isFinished, isRun, type Job } from "@/shared/api/types";
 
 export type { Output } from "@/client";
 
 /** No event reports new files; hosts send theirs every few minutes, and at the end of an attempt. */
 const POLL_MS = 30_000;
 
-/** All files that a job has written, ordered by path. */
+/** Whether a job may have files: one that has not begun has none. */
+export function mayHaveOutputs(job: Pick<Job, "attempt" | "kind">): boolean {
+  return job.attempt > 0 || isRun(job);
+}
+
+/** All files that a job has written, or a run has logged, ordered by path. */
 export function useOutputs(job: Job) {
   const path = { job_id: job.id };
   return useQuery({
     queryKey: listOutputsQueryKey({ path }),
     queryFn: () =>
       everyPage<Output>((cursor) => listOutputs({ path, query: cursor ? { cursor } : {} })),
-    enabled: job.attempt > 0,
+    enabled: mayHaveOutputs(job),
     refetchInterval: isFinished(job) ? false : POLL_MS,
   });
 }

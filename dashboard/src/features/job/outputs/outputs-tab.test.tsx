@@ -53,6 +53,21 @@ it("says where files are kept from when there are none", async () => {
   expect(await screen.findByText("TRAINHALL_OUTPUTS")).toBeInTheDocument();
 });
 
+it("shows the artifacts of a run, which has no attempt", async () => {
+  const run = job({ kind: "run", spec: null, attempt: 0 });
+  await openTab({ [`GET ${JOB}`]: run, [`GET ${OUTPUTS}`]: list(file("mlflow/model.pt", 8)) });
+  const tree = await screen.findByRole("list", { name: "Outputs" });
+  expect(within(tree).getByRole("link", { name: "Download mlflow/model.pt" })).toBeVisible();
+});
+
+it("says what appears of a run that has logged no artifact", async () => {
+  const run = job({ kind: "run", spec: null, attempt: 0 });
+  await openTab({ [`GET ${JOB}`]: run, [`GET ${OUTPUTS}`]: list() });
+  expect(
+    await screen.findByText("Artifacts that the run's client logs appear here."),
+  ).toBeVisible();
+});
+
 it("shows media beside the curves, and goes through their steps", async () => {
   const histogram = (top: number) =>
     bytes(JSON.stringify({ kind: "histogram", counts: [1], edges: [0, top], nonfinite: 0 }));

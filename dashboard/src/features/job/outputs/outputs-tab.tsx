@@ -1,8 +1,14 @@
 import { Button, Group, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useId, useMemo, useState } from "react";
-import { archiveUrl, fileUrl, type Output, useOutputs } from "@/features/job/api/outputs";
-import { isFinished, type Job } from "@/shared/api/types";
+import {
+  archiveUrl,
+  fileUrl,
+  mayHaveOutputs,
+  type Output,
+  useOutputs,
+} from "@/features/job/api/outputs";
+import { isFinished, isRun, type Job } from "@/shared/api/types";
 import { bytes, count, plural } from "@/shared/format";
 import { Empty } from "@/shared/ui/empty";
 import { CloseIcon, DownIcon, OpenIcon } from "@/shared/ui/icons";
@@ -21,7 +27,7 @@ const ROWS = 500;
 
 export function OutputsTab({ job }: { job: Job }) {
   const outputs = useOutputs(job);
-  if (job.attempt === 0) return <NoOutputs job={job} />;
+  if (!mayHaveOutputs(job)) return <NoOutputs job={job} />;
   if (!outputs.data) return <Pending query={outputs} what="the outputs" />;
   if (outputs.data.length === 0) return <NoOutputs job={job} />;
   return <Tree job={job} files={outputs.data} />;
@@ -170,6 +176,9 @@ function FileRow({ jobId, leaf, isOpen, onToggle }: FileProps) {
 }
 
 function NoOutputs({ job }: { job: Job }) {
+  if (isRun(job)) {
+    return <Empty title="No outputs">Artifacts that the run's client logs appear here.</Empty>;
+  }
   return (
     <Empty title={isFinished(job) ? "No outputs" : "No outputs yet"}>
       Files that the job writes to the folder <code>TRAINHALL_OUTPUTS</code> are kept here, and so
