@@ -19,14 +19,22 @@ export function isUnderWay({ state, traces }: Pick<Profile, "state" | "traces">)
 
 const ofJob = (id: string) => ({ path: { job_id: id } });
 
+/** Milliseconds until the profiles of a job are read again; false: they do not change any more. */
+export function pollMs(
+  job: Pick<Job, "running_since">,
+  profiles: readonly Pick<Profile, "state" | "traces">[],
+): number | false {
+  const isWaiting = profiles.some(isUnderWay);
+  if (isActive(job)) return isWaiting ? WAITING_MS : POLL_MS;
+  // Hosts send the last traces when the ranks have ended; a lost host never does.
+  return isWaiting && POLL_MS;
+}
+
 /** The profiles of a job, the newest first. */
 export function useProfiles(job: Job) {
   return useQuery({
     ...listProfilesOptions(ofJob(job.id)),
-    refetchInterval: ({ state: { data } }) => {
-      if (!isActive(job)) return false;
-      return data?.items.some(isUnderWay) ? WAITING_MS : POLL_MS;
-    },
+    refetchInterval: ({ state: { data } }) => pollMs(job, data?.items ?? []),
   });
 }
 

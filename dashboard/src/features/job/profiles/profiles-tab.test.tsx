@@ -1,6 +1,7 @@
 import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
+import { pollMs } from "@/features/job/api/profiles";
 import type { Job } from "@/shared/api/types";
 import { job, json, problem } from "@/test/fake-api";
 import { shown } from "@/test/shown";
@@ -53,6 +54,13 @@ it("links no trace that has not arrived", async () => {
   show({ [LIST]: { items: [{ ...PROFILE, traces: [{ ...TRACE, size: null }] }] } });
   expect(await screen.findByText(/Rank 3 \(on its way\)/)).toBeVisible();
   expect(screen.queryByRole("link")).toBeNull();
+});
+
+it("reads on until the traces of a job that ended are there", () => {
+  const ended = { running_since: null };
+  const sent = { state: "completed" as const, traces: [TRACE] };
+  expect(pollMs(ended, [{ ...sent, traces: [{ ...TRACE, size: null }] }])).toBeGreaterThan(0);
+  expect(pollMs(ended, [sent])).toBe(false);
 });
 
 it("asks for a profile of some ranks", async () => {

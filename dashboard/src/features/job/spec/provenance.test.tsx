@@ -30,6 +30,12 @@ it("a web address of the remote is a link", async () => {
   expect(await screen.findByRole("link")).toHaveAttribute("href", git.remote);
 });
 
+it("names the job that is reproduced, without a command or repository", async () => {
+  const found = { git: null, command: null, reproduces: "3f2a" };
+  shown(<ProvenanceFacts jobId="a" />, { "GET /training/jobs/a/provenance": found });
+  expect(await screen.findByRole("link", { name: "3f2a" })).toBeVisible();
+});
+
 it("says that nothing is recorded", async () => {
   const found = { git: null, command: null, reproduces: null };
   shown(<ProvenanceFacts jobId="a" />, { "GET /training/jobs/a/provenance": found });

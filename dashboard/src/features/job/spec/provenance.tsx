@@ -10,7 +10,7 @@ export function ProvenanceFacts({ jobId }: { jobId: string }) {
   const found = useQuery(readProvenanceOptions({ path: { job_id: jobId } })).data;
   if (found === undefined) return null;
   const { git, command, reproduces } = found;
-  if (git === null && command === null) {
+  if (git === null && command === null && reproduces === null) {
     return (
       <Text size="sm" c="dimmed" component="section" aria-label="Provenance">
         No repository or command is recorded: the dashboard, experiments and curl send none.
