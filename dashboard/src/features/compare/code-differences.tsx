@@ -8,8 +8,8 @@ import { DiffView } from "@/shared/diff/diff-view";
 import { plural } from "@/shared/format";
 import classes from "./compare-page.module.css";
 
-/** How the code of the first job and another one differs; nothing where one has no uploaded code, or
- * the reader may not see it. */
+/** How the code of the first job and another one differs; nothing where one has no code, or the
+ * reader may not see it. */
 export function CodeDifferences({ jobs }: { jobs: Job[] }) {
   const coded = jobs.filter((job) => job.spec?.code != null);
   const [chosen, setChosen] = useState<string | null>(null);

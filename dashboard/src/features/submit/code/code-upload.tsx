@@ -17,7 +17,7 @@ interface Props {
 export function CodeUpload({ text, onChange }: Props) {
   const input = useRef<HTMLInputElement>(null);
   const [selection, setSelection] = useState<Selection | null>(null);
-  const [isNoFolder, setIsNoFolder] = useState(false);
+  const [notRead, setNotRead] = useState("");
   const [share, setShare] = useState(0);
   const sending = useMutation({
     mutationFn: async ({ files }: Selection) => {
@@ -29,14 +29,21 @@ export function CodeUpload({ text, onChange }: Props) {
     },
     onSuccess: (sha256) => onChange(withUpload(text, sha256)),
   });
-  const choose = (found: Selection | null): void => {
+  const choose = (found: Selection | null, why = ""): void => {
     sending.reset();
     setSelection(found);
-    setIsNoFolder(found === null);
+    setNotRead(why);
   };
   const drop = async (event: DragEvent): Promise<void> => {
     event.preventDefault();
-    choose(await dropped(event.dataTransfer.items));
+    // What is on its way becomes the code of the spec.
+    if (sending.isPending) return;
+    try {
+      const found = await dropped(event.dataTransfer.items);
+      choose(found, found ? "" : "That is no folder: drop the folder of the code.");
+    } catch (error) {
+      choose(null, `The folder cannot be read: ${(error as Error).message}`);
+    }
   };
   const problem = selection && problemOf(selection);
   return (
@@ -50,7 +57,12 @@ export function CodeUpload({ text, onChange }: Props) {
     >
       <Stack gap="xs">
         <Group gap="sm">
-          <Button size="xs" variant="default" onClick={() => input.current?.click()}>
+          <Button
+            size="xs"
+            variant="default"
+            disabled={sending.isPending}
+            onClick={() => input.current?.click()}
+          >
             Choose a folder
           </Button>
           <Text size="sm" c="dimmed">
@@ -69,7 +81,7 @@ export function CodeUpload({ text, onChange }: Props) {
             }}
           />
         </Group>
-        {isNoFolder ? <Text size="sm">That is no folder: drop the folder of the code.</Text> : null}
+        {notRead ? <Text size="sm">{notRead}</Text> : null}
         {selection ? (
           <Text size="sm">
             {selection.folder}: {plural(selection.files.length, "file")}, {bytes(selection.size)}.
