@@ -6,7 +6,6 @@ refuse other names. So it cannot tell foreign pages, which are refused before (`
 """
 
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
@@ -28,6 +27,9 @@ _OF_THE_WAY = frozenset(
         b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip",
     }
 )  # fmt: skip
+_BEYOND_THE_ORIGIN = frozenset({b"alt-svc", b"clear-site-data"})
+"""Headers of answers that count for more than their origin: the second one also clears the cookies
+of names beside and above it."""
 _WEBSOCKET = b"sec-websocket-"
 
 
@@ -59,10 +61,10 @@ def to_program(headers: Headers, port: int) -> Pairs:
         kept.append((b"cookie", "; ".join(cookies).encode("latin-1")))
     if "origin" in headers:
         kept.append((b"origin", f"http://127.0.0.1:{port}".encode()))
-    referer = urlsplit(headers.get("referer", ""))
-    if referer.netloc and referer.netloc == headers.get("host"):
-        path = referer._replace(scheme="http", netloc=f"127.0.0.1:{port}")
-        kept.append((b"referer", path.geturl().encode("latin-1")))
+    scheme, _, rest = headers.get("referer", "").partition("://")
+    host, slash, path = rest.partition("/")
+    if scheme in ("http", "https") and slash and host == headers.get("host"):
+        kept.append((b"referer", f"http://127.0.0.1:{port}/{path}".encode("latin-1")))
     return kept
 
 
@@ -82,7 +84,7 @@ def to_browser(pairs: Iterable[tuple[bytes, bytes]], port: int) -> Pairs:
                 kept.append((name, cookie.encode("latin-1")))
         elif name == b"location":
             kept.append((name, _relative(value.decode("latin-1"), port).encode("latin-1")))
-        elif name not in _HOP_BY_HOP and name != b"alt-svc":
+        elif name not in _HOP_BY_HOP | _BEYOND_THE_ORIGIN:
             kept.append((name, value))
     return kept
 

@@ -25,7 +25,6 @@ class _Connection(httpcore.AsyncNetworkStream):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._unread = b""
-        self._is_closed = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         data = self._unread or await self._stream.read()
@@ -33,13 +32,14 @@ class _Connection(httpcore.AsyncNetworkStream):
         return data[:max_bytes]
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        await self._stream.write(buffer)
+        try:
+            await self._stream.write(buffer)
+        except StreamResetError as error:
+            # A program may answer, and close, before it has read all of a body: its answer is read.
+            raise httpcore.WriteError(str(error)) from None
 
     async def aclose(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            with suppress(TunnelClosedError):
-                await self._stream.reset("closed")
+        """Do nothing: who opened the stream closes it."""
 
     def get_extra_info(self, info: str) -> Any:
         return None

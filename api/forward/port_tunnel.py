@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class PortTunnel:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Stream]:
-        """Open a connection to the port.
+        """Open a connection to the port, which is closed at the end.
 
         Raises:
             RefusalError: the user may not any more, or has too many sessions.
@@ -72,7 +72,12 @@ class PortTunnel:
                 tunnel = self._tunnel
             if tunnel is None:
                 raise NoTunnelError("the session has ended")
-            yield await tunnel.open()
+            stream = await tunnel.open()
+            try:
+                yield stream
+            finally:
+                with suppress(TunnelClosedError):
+                    await stream.reset("closed")
         finally:
             self._connections -= 1
             self._used_at = asyncio.get_running_loop().time()

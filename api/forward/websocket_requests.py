@@ -15,7 +15,7 @@ from trainhall.api.forward import headers
 from trainhall.api.forward.http_requests import NoAnswerError, target_of
 from trainhall.cluster.gateway.channel import close_reason
 from trainhall.cluster.waiting import end_tasks, run_until_one_ends
-from trainhall.cluster.wire.tunnel import Stream, TunnelClosedError, splice
+from trainhall.cluster.wire.tunnel import Stream, splice
 
 MAX_BYTES = 64 * 2**20
 """Limit of one message of a program."""
@@ -68,8 +68,6 @@ async def _connection(
     finally:
         theirs.close()
         await end_tasks([splicing])
-        with contextlib.suppress(TunnelClosedError):
-            await stream.reset("closed")
 
 
 async def _to_program(websocket: WebSocket, program: ClientConnection) -> None:

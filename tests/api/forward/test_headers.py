@@ -22,6 +22,16 @@ def test_program_sees_no_way_and_no_credential() -> None:
     }  # fmt: skip
 
 
+def test_referer_is_an_address_of_the_program() -> None:
+    def referer(text: str) -> str | None:
+        given = Headers({"host": "a-1.fwd.test", "referer": text})
+        return dict(to_program(given, 80)).get(b"referer", b"").decode() or None
+
+    assert referer("https://a-1.fwd.test/lab?a") == "http://127.0.0.1:80/lab?a"
+    for other in ("http://[::1/", "https://a-1.fwd.test.evil.org/", "a-1.fwd.test/lab", "//"):
+        assert referer(other) is None, other
+
+
 def test_redirects_stay_on_the_origin() -> None:
     def location(text: bytes) -> bytes:
         ((_, value),) = to_browser([(b"Location", text)], 80)
@@ -37,6 +47,6 @@ def test_cookies_stay_on_the_origin() -> None:
     pairs = [
         (b"Set-Cookie", b"a=1; Path=/; DOMAIN=.fwd.test; Secure"),
         (b"Set-Cookie", b"__Host-trainhall-forward=x"),
-        (b"Alt-Svc", b"h3=1"), (b"Transfer-Encoding", b"chunked"), (b"X", b"1"),
+        (b"Alt-Svc", b"h3=1"), (b"Clear-Site-Data", b'"cookies"'), (b"Transfer-Encoding", b"chunked"), (b"X", b"1"),
     ]  # fmt: skip
     assert to_browser(pairs, 80) == [(b"set-cookie", b"a=1; Path=/; Secure"), (b"x", b"1")]
