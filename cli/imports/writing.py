@@ -75,9 +75,8 @@ class Writer:
         new = [p for p in points if (p.step, p.timestamp, repr(p.value)) not in known]
         negative = [point for point in new if point.step < 0 or point.timestamp < 0]
         if negative:
-            out.notice(
-                f"{run.name}: {len(negative)} points of {name} have steps or times below 0: left out"
-            )
+            what = "have steps or times below 0: left out"
+            out.notice(f"{run.name}: {len(negative)} points of {name} {what}")
             new = [point for point in new if point.step >= 0 and point.timestamp >= 0]
         for start in range(0, len(new), _BATCH):
             batch = [_metric(name, point) for point in new[start : start + _BATCH]]

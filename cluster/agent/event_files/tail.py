@@ -156,7 +156,9 @@ class EventFileTail:
         # Files of several writers are merged, as if one had written them.
         values.sort(key=lambda value: value[0])
         self._append(values, offsets)
-        return any(self._has_grown(name, sizes[name]) for name in grown)
+        # A file may have grown since, and been read further than it was long.
+        reached = [(offsets.get(name, 0), sizes[name]) for name in grown]
+        return any(offset is not None and offset < size for offset, size in reached)
 
     def _has_grown(self, name: str, size: int) -> bool:
         offset = self._now.offsets.get(name, 0)

@@ -226,3 +226,23 @@ def test_jobs_without_event_files_have_no_spool(host: Host) -> None:
 def test_damaged_state_is_no_failure(host: Host) -> None:
     (host.folder.event_files / "state.json").write_text('{"rank": "x"}')
     assert EventFileTail.open(host.folder, host.launch) is None
+
+
+def test_file_may_grow_while_it_is_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = host.root / NAME
+    append_scalars(path, "acc", [(1, 1.0)])
+    host.poll()
+    open_file = tail.open_regular
+
+    def open_later(name: Path) -> int:
+        append_scalars(path, "acc", [(3, 1.0)])
+        return open_file(name)
+
+    append_scalars(path, "acc", [(2, 1.0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(tail, "open_regular", open_later)
+        host.tail.poll(ended=False)
+    append_scalars(path, "acc", [(4, 1.0)])
+    host.poll()
+    assert host.points() == {"acc": [(step, 1.0) for step in range(1, 5)]}
+    assert host.notes() == []
