@@ -96,6 +96,8 @@ def _open(file: Path) -> BinaryIO:
 
 def _files(folder: Path) -> list[Path]:
     # A link could lead to any file of the host.
+    if folder.is_symlink():
+        return []
     return sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
 
 
@@ -163,6 +165,6 @@ def _metrics_of_database(
 def _local(uri: str, database: Path) -> Path:
     """Return the folder of an address of artifacts; one elsewhere has no files here."""
     parts = urlsplit(uri)
-    if parts.scheme not in ("", "file"):
+    if not parts.path or parts.scheme not in ("", "file"):
         return Path("/nonexistent")
     return database.parent / unquote(parts.path)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -99,10 +99,10 @@ class _Server:
 
     def artifacts(self, uri: str, folder: str = "") -> Iterator[OldArtifact]:
         """Yield the artifacts that the server itself keeps; of others it has the address alone."""
-        scheme, _, rest = uri.partition(":")
-        if scheme != "mlflow-artifacts":
+        address = urlsplit(uri)  # it may name the server: mlflow-artifacts://HOST/PATH
+        if address.scheme != "mlflow-artifacts":
             return
-        root = rest.strip("/")
+        root = address.path.strip("/")
         listed = self._ask("GET", _FILES, params={"path": f"{root}/{folder}".rstrip("/")})
         for file in listed.get("files", ()):
             path = f"{folder}/{file['path']}".lstrip("/")

@@ -96,14 +96,15 @@ def differing_packages(client: "Client", *jobs: out.Json) -> list[out.Json] | No
 def differing_data(client: "Client", *jobs: out.Json) -> list[out.Json]:
     """Return the data sets whose fingerprints differ between two jobs, as far as hosts have
     reported them."""
-    found = []
-    for job in jobs:
-        listed = (job["spec"] or {}).get("data") and client.get(f"/training/jobs/{job['id']}/data")[
-            "items"
-        ]
-        prints = {each["name"]: each["sha256"] for each in listed or () if each["sha256"]}
-        found.append(prints)
-    return _rows(*found)
+    return _rows(*(_fingerprints(client, job) for job in jobs))
+
+
+def _fingerprints(client: "Client", job: out.Json) -> dict[str, str]:
+    """Return the SHA-256 of a job's data sets by their names, as far as hosts have reported them."""
+    if not (job["spec"] or {}).get("data"):
+        return {}
+    items = client.get(f"/training/jobs/{job['id']}/data")["items"]
+    return {each["name"]: each["sha256"] for each in items if each["sha256"]}
 
 
 def _commit(origin: out.Json) -> dict[str, Any]:

@@ -137,6 +137,20 @@ def test_new_points_of_a_run_are_added(client: Client, tmp_path: Path) -> None:
     assert client.job(RUN)["name"] == "b"
 
 
+def test_artifacts_are_those_of_the_run_alone(tmp_path: Path) -> None:
+    (run,) = read_store(folder_store(tmp_path))
+    assert [each.path for each in run.artifacts()] == ["plots/ü #1?.txt"]
+    write(tmp_path / "private" / "key", "secret")
+    artifacts = tmp_path / "mlruns" / "1" / RUN / "artifacts"
+    artifacts.rename(artifacts.with_name("old"))
+    artifacts.symlink_to(tmp_path / "private")
+    assert list(run.artifacts()) == []
+    path = database_store(tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE runs SET artifact_uri = NULL")
+    assert [list(each.artifacts()) for each in read_store(path)] == [[]]
+
+
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "text", "no database")
     write(tmp_path / "empty" / "x", "")
