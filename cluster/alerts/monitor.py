@@ -20,6 +20,7 @@ from trainhall.db.alerts import Alert, AlertFiring
 from trainhall.db.database import run_to_end
 from trainhall.db.events import record_event
 from trainhall.db.models import Event, Job
+from trainhall.db.tracking.runs import Run
 from trainhall.monitoring.points import Points, read_points
 from trainhall.monitoring.store import LOSS
 from trainhall.training.common.units import figure
@@ -148,7 +149,9 @@ class AlertMonitor(Service):
                     code=code, reason=text, attempt=finding.attempt,
                     data={"step": finding.step, "loss": finding.loss, "mean": finding.mean},
                 )  # fmt: skip
-                await report_job(session, finding.job_id, finding.condition, text, now)
+                run = await session.get(Run, finding.job_id)
+                if run is None or not run.imported:
+                    await report_job(session, finding.job_id, finding.condition, text, now)
         except LookupError:
             return  # the job was deleted
         self._notifier.notify_viewers(finding.job_id)

@@ -37,4 +37,4 @@ class Run(Base):
     """Texts, as they were logged."""
     tags: Mapped[dict[str, Any]] = mapped_column(default=dict)
     imported: Mapped[bool] = mapped_column(Boolean, default=False)
-    """True: it ran earlier, and no alert tells of its end."""
+    """True: it ran earlier, and no alert tells of its end or its losses."""

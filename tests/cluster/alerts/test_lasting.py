@@ -17,6 +17,9 @@ from trainhall.cluster.alerts.lasting import COORDINATOR, Change, Holding
 from trainhall.cluster.alerts.service import Scope
 from trainhall.cluster.lifecycle.alerts import Condition
 from trainhall.cluster.quotas import Quotas
+from trainhall.cluster.runs.groups import DEFAULT_ID
+from trainhall.cluster.runs.service import NewRun
+from trainhall.cluster.wire.mlflow import Point
 from trainhall.db.models import Node
 
 URL = "http://127.0.0.1:1"
@@ -149,6 +152,20 @@ async def test_losses_are_reported_with_an_event(cluster: SimulatedCluster) -> N
     assert not_finite.endswith("has no finite loss: the loss is nan at step 32")
     events = (await cluster.coordinator.jobs.events(job_id)).items
     assert [each.code for each in events][-2:] == ["loss_spike", "loss_not_finite"]
+
+
+@pytest.mark.parametrize(("run_id", "reports"), [(None, 1), ("a" * 32, 0)])
+async def test_losses_of_imported_runs_are_old(
+    cluster: SimulatedCluster, run_id: str | None, reports: int
+) -> None:
+    alert = await add_alert(cluster, URL, Condition.LOSS_NOT_FINITE)
+    assert await texts(cluster, alert.id) == []
+    runs = cluster.coordinator.runs
+    run = await runs.create(NewRun(DEFAULT_ID, "old", 1000, {}, run_id=run_id))
+    await runs.log(run.id, [Point("loss", 1, 1000, math.nan)])
+    assert len(await texts(cluster, alert.id)) == reports
+    events = (await cluster.coordinator.jobs.events(run.id)).items
+    assert events[-1].code == "loss_not_finite"
 
 
 @on_sqlite
