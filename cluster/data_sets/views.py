@@ -17,7 +17,7 @@ class JobDataSet(View):
     kind: Literal["contents", "listing"] | None
     """Hashed parts: `contents`, or as `listing` names, sizes and times of modification."""
     sha256: str | None
-    """Fingerprint: two jobs with the same had the same data."""
+    """Fingerprint: two jobs with the same, of `contents`, had the same data."""
     bytes: int | None
     """Size of the files."""
     files: int | None

@@ -3368,7 +3368,7 @@ export type JobDataSet = {
     /**
      * Sha256
      *
-     * Fingerprint: two jobs with the same had the same data.
+     * Fingerprint: two jobs with the same, of `contents`, had the same data.
      */
     sha256: string | null;
     /**

@@ -46,6 +46,7 @@ def test_code_in_git_is_accepted(code: dict[str, Any], scheme: str) -> None:
         ({"git": "https://git.example"}, "code.git", "address of a repository"),
         ({"git": "https://git.example/a\nb"}, "code.git", "without spaces"),
         ({"git": "file:///srv/../etc"}, "code.git", "file:///PATH"),
+        ({"git": "file:///srv/%2e%2e/etc"}, "code.git", "file:///PATH"),
         ({"git": "https://git.example/lab", "ref": "--all"}, "code.ref", "a branch, a tag"),
         ({"git": "https://git.example/lab", "ref": "a:b"}, "code.ref", "a branch, a tag"),
         ({"git": "https://git.example/lab", "ref": "a..b"}, "code.ref", "a branch, a tag"),

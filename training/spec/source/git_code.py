@@ -54,8 +54,9 @@ def _check_url(url: str) -> str:
         )  # fmt: skip
     if parts.query or parts.fragment or not parts.path.strip("/"):
         raise PydanticCustomError("git_url", f"must be the address of a repository: {_FORMS}")
-    if scheme == "file" and (parts.netloc or ".." in parts.path.split("/")):
-        raise PydanticCustomError("git_url", "must have the form file:///PATH")
+    # git decodes %2e and the like; what a project may use is compared with the path as it is here.
+    if scheme == "file" and (parts.netloc or "%" in url or ".." in parts.path.split("/")):
+        raise PydanticCustomError("git_url", "must have the form file:///PATH, without % and ..")
     if scheme != "file" and not re.fullmatch(r"[A-Za-z0-9[][\w.:[\]-]*", parts.hostname or ""):
         raise PydanticCustomError("git_url", f"must name a host: {_FORMS}")
     return url
