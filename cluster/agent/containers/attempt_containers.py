@@ -8,6 +8,7 @@ libraries and rights are the container's own. It ends when its shim does (`proce
 import asyncio
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from trainhall.cluster.agent.containers.engine import (
     HostEngine,
     mount_options,
 )
+from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.training.event_log import EventLogger
@@ -68,13 +70,18 @@ class AttemptContainers:
         """
         engine = await self._required()
         await self.remove(folder)
+        rootless = engine.name == "podman" and os.geteuid() != 0
+        # It maps none but the user's first group.
+        groups = [] if rootless else await asyncio.to_thread(accounts.groups_of, user)
         pid_file = self._data_dir / f"{name_of(folder)}.pid"
         arguments = [
             "run", "--detach", "--rm", "--pull", "never", "--log-driver", "none",
             "--name", name_of(folder),
             "--label", f"{_AGENT}={self._data_dir}", "--label", f"{_ATTEMPT}={folder}",
             "--network", "host", "--pid", "host", "--ipc", "host",
-            "--user", f"{user.uid}:{user.gid}", "--workdir", "/",
+            "--user", f"{user.uid}:{user.gid}",
+            *(part for gid in groups if gid != user.gid for part in ("--group-add", str(gid))),
+            "--workdir", "/",
             "--security-opt", "no-new-privileges", "--security-opt", "label=disable",
             "--pids-limit", str(MAX_PIDS), "--env", f"{MARK}={folder}",
             *(("--cap-drop", "all") if self._confined else ()),

@@ -6,7 +6,8 @@ It runs with the Python of the image, so it imports nothing of ours. It listens 
 connection comes one line of JSON, with the descriptors of the streams beside it:
 
     {"hold": true}                    the server ends when this connection does
-    {"argv", "env", "cwd", "terminal"}   start a process; its variables override those of the image
+    {"argv", "env", "cwd", "umask", "terminal"}
+                                      start a process; its variables override those of the image
 
 For a process the server answers {"pid": N}, and when it has ended {"status": N}, its wait status.
 A connection that is closed before kills the process, with all of its session.
@@ -147,6 +148,7 @@ def send(connection: socket.socket, message: dict[str, Any]) -> None:
 def start(request: dict[str, Any], fds: list[int]) -> int:
     """Start a process whose streams are the descriptors; return its pid."""
     argv, env, folder = request["argv"], request["env"], request["cwd"]
+    umask = int(request["umask"])
     if len(fds) != 3:
         raise ValueError("a process has three streams")
     sys.stderr.flush()
@@ -156,6 +158,7 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
     code = EXIT_NOT_EXECUTABLE
     try:
         os.setsid()
+        os.umask(umask)
         for number, fd in enumerate([os.dup(fd) for fd in fds]):
             os.dup2(fd, number)
         os.closerange(3, 65536)
@@ -186,12 +189,27 @@ def say(text: str) -> None:
 
 
 def end_session(leader: int) -> None:
-    """Kill the processes of a session, whatever groups they have made."""
+    """Kill a child, and the processes of its session, whatever groups they have made."""
+    found = {leader}  # by its pid: it may have been forked so lately that it leads none yet
+    ended: set[int] = set()
+    while found:
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        ended |= found
+        # Again: they may have forked meanwhile.
+        found = members(leader) - ended
+
+
+def members(session: int) -> set[int]:
+    """Return the processes of a session."""
+    found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                if int(name) != os.getpid() and os.getsid(int(name)) == leader:
-                    os.kill(int(name), signal.SIGKILL)
+                if os.getsid(int(name)) == session:
+                    found.add(int(name))
+    return found
 
 
 def main() -> None:

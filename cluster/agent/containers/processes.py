@@ -121,7 +121,7 @@ class ContainerProcesses:
         *,
         terminal: bool = False,
     ) -> InnerProcess:
-        """Start a process.
+        """Start a process with the umask of this one.
 
         Args:
             terminal: its input is a terminal, which it is to control.
@@ -129,7 +129,10 @@ class ContainerProcesses:
         Raises:
             OSError: it cannot be started.
         """
-        request = {"argv": list(argv), "env": dict(env), "cwd": cwd, "terminal": terminal}
+        request = {
+            "argv": list(argv), "env": dict(env), "cwd": cwd, "umask": _umask(),
+            "terminal": terminal,
+        }  # fmt: skip
         data = json.dumps(request).encode() + b"\n"
         connection = self._connect()
         try:
@@ -189,3 +192,10 @@ class ContainerProcesses:
         finally:
             os.close(folder)
         return connection
+
+
+def _umask() -> int:
+    """Return the umask of this process; `os.umask` would change it for other threads meanwhile."""
+    status = Path("/proc/self/status").read_text()
+    (umask,) = (line.split()[1] for line in status.splitlines() if line.startswith("Umask:"))
+    return int(umask, 8)

@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import json
 import os
-import pwd
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainhall.cluster.agent.os_support.accounts import Owner
+from trainhall.cluster.agent.os_support.accounts import Owner, groups_of
 from trainhall.training.link.failure import Cause
 
 BUFFER_BYTES = 4 * 2**20
@@ -65,7 +64,7 @@ class Programs:
         """
         user: dict[str, Any] = {}
         if owner is not None:
-            user = {"user": owner.uid, "group": owner.gid, "extra_groups": _groups(owner)}
+            user = {"user": owner.uid, "group": owner.gid, "extra_groups": groups_of(owner)}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", f"{_PACKAGE}.{name}"),
             stdin=asyncio.subprocess.PIPE,
@@ -106,13 +105,6 @@ class Programs:
             printed = await process.stdout.read()
         answer: dict[str, Any] = json.loads(printed)
         return answer
-
-
-def _groups(owner: Owner) -> list[int]:
-    try:
-        return os.getgrouplist(pwd.getpwuid(owner.uid).pw_name, owner.gid)
-    except KeyError:
-        return []
 
 
 def _error_of(said: bytes, code: int | None) -> ProgramError:

@@ -50,6 +50,14 @@ def has_name(owner: Owner) -> bool:
     return True
 
 
+def groups_of(owner: Owner) -> list[int]:
+    """Return all groups of a user, with the owner's; none if this host does not know the user."""
+    try:
+        return os.getgrouplist(pwd.getpwuid(owner.uid).pw_name, owner.gid)
+    except KeyError:
+        return []
+
+
 @contextlib.contextmanager
 def acting_as(owner: Owner | None) -> Iterator[None]:
     """Touch files with an owner's rights, in this thread, until the block ends.

@@ -9,6 +9,7 @@ from support.nodes.containers import DIGEST, FakeEngine
 from trainhall.cluster.agent.containers import images
 from trainhall.cluster.agent.containers.attempt_containers import AttemptContainers, name_of
 from trainhall.cluster.agent.containers.engine import Engine, EngineError, HostEngine
+from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.training.link.launch import AttemptContainer
 
@@ -114,6 +115,15 @@ async def test_confined_container_has_no_privileges(
     ):  # fmt: skip
         assert part in joined
     assert "--privileged" not in joined
+
+
+async def test_container_has_the_groups_of_its_user(
+    fake_engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "groups_of", lambda owner: [owner.gid, 5, 6])
+    await start(tmp_path, confined=True, user=Owner(70001, 70002))
+    (call,) = fake_engine.calls("run")
+    assert "--user 70001:70002 --group-add 5 --group-add 6 " in " ".join(call)
 
 
 async def test_path_with_a_comma_is_refused(fake_engine: FakeEngine, tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def start(processes: ContainerProcesses, folder: Path, code: str, cwd: str = "/"
             os.close(fd)
 
 
+def test_process_has_the_umask_of_its_starter(tmp_path: Path) -> None:
+    with server(tmp_path), held(tmp_path) as processes:
+        before = os.umask(0o007)
+        try:
+            start(processes, tmp_path, "import os; print(oct(os.umask(0)))")
+        finally:
+            os.umask(before)
+        ends(processes, 1)
+    assert (tmp_path / "out").read_text() == "0o7\n"
+
+
 def test_process_gets_variables_and_reports_its_end(tmp_path: Path) -> None:
     code = "import os, sys; print(os.environ['OF_THE_IMAGE'], os.environ['OURS']); sys.exit(7)"
     with server(tmp_path), held(tmp_path) as processes:
@@ -75,6 +86,15 @@ def test_everything_ends_with_the_holder(tmp_path: Path) -> None:
         assert first.wait(20) == 0
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(pid).wait(20)
+
+
+def test_process_that_has_no_session_yet_is_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        try:
+            process_server.end_session(process.pid)
+            assert process.wait(5) == KILLED
+        finally:
+            process.kill()
 
 
 def test_container_that_dies_kills_its_processes(tmp_path: Path) -> None:
