@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support.archives import archive
 from support.cluster.cluster import Cluster, running_cluster
+from support.forking import forks
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -32,6 +33,23 @@ if first == 0:
     time.sleep(1000)
 """
 
+LARGE = 128 * 2**20
+IS_KILLED = """
+import hashlib, os, sys, time
+if os.path.exists("first"):
+    large = open("large", "rb").read()
+    assert open("first").read() == hashlib.sha256(large).hexdigest()
+    print("both are whole", flush=True)
+    sys.exit()
+large = os.urandom(128 * 2**20)
+open("first", "w").write(hashlib.sha256(large).hexdigest())
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+open(sys.argv[1] + ".part", "wb").write(large)
+os.replace(sys.argv[1] + ".part", "large")
+time.sleep(1000)
+"""
+
 
 def test_snapshots_move_to_another_host_whatever_is_killed(tmp_path: Path) -> None:
     with running_cluster(tmp_path / "cluster", slots=1) as cluster:
@@ -56,6 +74,33 @@ def test_snapshots_move_to_another_host_whatever_is_killed(tmp_path: Path) -> No
         assert done["attempt"] == 2
         assert "resumed at epoch 3" in cluster.log_text(job, 0)
         assert len(list(stored.iterdir())) == 3, "what was replaced is gone"
+
+
+def test_killed_rank_loses_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(forks.EAGER_OUTPUTS, "yes")
+    with running_cluster(tmp_path / "cluster", slots=1) as cluster:
+        sha256, data = archive(**{"train.py": IS_KILLED})
+        cluster.request("PUT", f"/training/code/{sha256}", content=data)
+        gate = tmp_path / "gate"
+        script = {"path": "train.py", "args": [str(gate)]}
+        job = cluster.submit({"name": "killed", "script": script, "code": sha256})
+        stored = cluster.folder / "coordinator" / "outputs" / job
+
+        def sizes() -> dict[str, int]:
+            files = cluster.get(f"/outputs/jobs/{job}")["items"]
+            return {file["path"]: file["size"] for file in files}
+
+        eventually("the first file", lambda: sizes() == {"first": 64})
+        gate.touch()
+        eventually("an upload", lambda: any(stored.glob("*.part")), every=0.002)
+        (rank,) = cluster.rank_processes(job)
+        rank.kill()
+        assert sizes().get("large", LARGE) == LARGE, "half a file is shown"
+        done = cluster.wait_for(job, "completed")
+        assert done["attempt"] == 2
+        assert "both are whole" in cluster.log_text(job, 0)
+        assert sizes() == {"first": 64, "large": LARGE}
+        assert len(list(stored.iterdir())) == 2
 
 
 def start_other_agent(cluster: Cluster) -> None:

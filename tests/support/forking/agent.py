@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE, WarmParent
 from trainhall.cluster.agent.options import AgentError, AgentOptions
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shim.rank_process import RANK_MODULE
+from trainhall.cluster.agent.shipping import outputs
+from trainhall.cluster.agent.shipping.outputs import OutputCollector
 from trainhall.training.spec.plan import PLANNER
 
 
@@ -31,6 +34,8 @@ def main() -> None:
     if os.environ.pop(forks.FORKED_SCRIPTS, None):
         _fork_scripts(parent)
         _fork_planners(parent)
+    if os.environ.pop(forks.EAGER_OUTPUTS, None):
+        _store_outputs_at_once()
     trainhall()
 
 
@@ -82,6 +87,17 @@ def _fork_scripts(parent: str) -> None:
         return child
 
     Launcher._execute = execute  # type: ignore[method-assign]
+
+
+def _store_outputs_at_once() -> None:
+    collect = OutputCollector.collect
+
+    async def collect_often(self: OutputCollector, ended: bool) -> None:
+        await collect(self, ended)
+        self._due = time.monotonic() + 0.1
+
+    OutputCollector.collect = collect_often  # type: ignore[method-assign]
+    vars(outputs).update(INTERVAL_SECONDS=0.1, SETTLED_SECONDS=0.1)
 
 
 def _fork_planners(parent: str) -> None:
