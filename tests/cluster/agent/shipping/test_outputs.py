@@ -301,7 +301,7 @@ def test_files_with_names_elsewhere_are_not_kept(tmp_path: Path) -> None:
 @needs_root
 def test_only_files_of_the_jobs_user_are_kept(tmp_path: Path) -> None:
     """Its other processes put links into its folder while the agent moves the files."""
-    nobody = Owner(65534, 65534)
+    other_user = Owner(65534, 65534)
     secret = tmp_path / "secret" / "shadow"
     own = tmp_path / "attempt" / "own"
     for path in (secret, own, own.with_name("of-root"), own.with_name("link")):
@@ -311,10 +311,10 @@ def test_only_files_of_the_jobs_user_are_kept(tmp_path: Path) -> None:
     own.with_name("link").symlink_to(secret)
     (own.parent / "folder").symlink_to(secret.parent)
     for path in (own, own.with_name("link"), own.parent / "folder"):
-        os.chown(path, *nobody, follow_symlinks=False)
+        os.chown(path, *other_user, follow_symlinks=False)
     paths = [own, own.with_name("of-root"), own.with_name("link"), own.parent / "folder" / "shadow"]
     kept = KeptOutputs(tmp_path / "kept")
-    kept.keep("job", {f"{n}": [path] for n, path in enumerate(paths)}, nobody)
+    kept.keep("job", {f"{n}": [path] for n, path in enumerate(paths)}, other_user)
     assert [path.name for path in (tmp_path / "kept").glob("*/*")] == ["0"]
     assert secret.read_bytes() == b"one"
 
