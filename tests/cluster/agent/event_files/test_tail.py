@@ -15,6 +15,7 @@ from trainhall.cluster.agent.event_files.records import MAX_RECORD_BYTES
 from trainhall.cluster.agent.event_files.tail import EventFileTail
 from trainhall.training.link.folder import AttemptFolder, replace_json, working_folder
 from trainhall.training.link.launch import Launch
+from trainhall.training.link.regular_file import open_regular
 from trainhall.training.link.status import RankState, ShimStatus
 
 NAME = "events.out.tfevents.1000.host.example.org.77.0"
@@ -232,15 +233,14 @@ def test_file_may_grow_while_it_is_read(host: Host, monkeypatch: pytest.MonkeyPa
     path = host.root / NAME
     append_scalars(path, "acc", [(1, 1.0)])
     host.poll()
-    open_file = tail.open_regular
 
     def open_later(name: Path) -> int:
         append_scalars(path, "acc", [(3, 1.0)])
-        return open_file(name)
+        return open_regular(name)
 
     append_scalars(path, "acc", [(2, 1.0)])
     with monkeypatch.context() as patch:
-        patch.setattr(tail, "open_regular", open_later)
+        patch.setattr(f"{tail.__name__}.open_regular", open_later)
         host.tail.poll(ended=False)
     append_scalars(path, "acc", [(4, 1.0)])
     host.poll()
