@@ -62,6 +62,7 @@ AGENT_ACTIONS = {
     "put_commit": "commit.pin",
     "put_file": "checkpoint.upload",
     "put_output": "output.upload",
+    "put_outputs": "output.upload",
     "ship": "metrics.ship",
     "ship_events": "events.ship",
     "ship_logs": "logs.ship",

@@ -32,7 +32,13 @@ from trainhall.cluster.tls import CA_PATH
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
 from trainhall.cluster.wire.data_sets import MAX_REPORT_BYTES, DataReport
 from trainhall.cluster.wire.environment_lock import MAX_LOCK_BYTES, EnvironmentLock
-from trainhall.cluster.wire.outputs import MAX_SIZE, Commit, Offer
+from trainhall.cluster.wire.outputs import (
+    MAX_SIZE,
+    MAX_TOGETHER_BODY,
+    Commit,
+    Offer,
+    decode_contents,
+)
 from trainhall.cluster.wire.protocol import (
     Acked,
     AttemptToken,
@@ -223,6 +229,20 @@ async def put_output(request: Request) -> Response:
     return Response(status_code=204)
 
 
+async def put_outputs(request: Request) -> Response:
+    """Small contents in one request."""
+    node_id, job_id, attempt = await _held_attempt(request)
+    coordinator = coordinator_of(request)
+    async with limits_of(request).node_uploads.turn(f"node {node_id}", TURN_SECONDS):
+        body = await read_body(request, MAX_TOGETHER_BODY)
+        try:
+            contents = decode_contents(body)
+        except ValueError as error:
+            raise invalid("body", None, str(error)) from None
+        taken = await coordinator.outputs.uploads.receive_small(job_id, attempt, contents)
+    return _json(taken.model_dump_json())
+
+
 async def commit_outputs(request: Request) -> Response:
     node_id, job_id, attempt = await _held_attempt(request)
     changes = await read_json(request, Commit, BATCH_BYTES)
@@ -408,6 +428,7 @@ ROUTES = [
     Route(_OUTPUTS, read_outputs, methods=["GET"]),
     Route(_OUTPUTS, commit_outputs, methods=["POST"]),
     Route(_OUTPUTS + "/received", offer_outputs, methods=["POST"]),
+    Route(_OUTPUTS + "/contents", put_outputs, methods=["POST"]),
     Route(_OUTPUTS + "/contents/{sha256}", put_output, methods=["PUT"]),
     Route(_JOB + "/outputs/contents/{sha256}", get_output, methods=["GET"]),
     Route("/code/{sha256}", get_code, methods=["GET"]),

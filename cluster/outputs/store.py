@@ -14,7 +14,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainhall.cluster.errors import ConflictError, DamagedError, NotFoundError, explain_full_disk
@@ -24,6 +25,7 @@ from trainhall.training.spec.job import SHA256
 
 _JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 _PART = ".part"
+_SYNCS_AT_ONCE = 8
 _REMEDY = "hosts keep the files of their jobs and retry the upload until there is space"
 _REMEDY_OF_RUNS = "free some, and log the artifact again"
 
@@ -33,10 +35,11 @@ class OutputStore:
         self._folder = data_dir / "outputs"
         self._receiving: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def received(self, job_id: str, sha256: str) -> int | None:
-        """Return how many bytes of a content came so far; None: it is here whole. It counts as
+    async def received(self, job_id: str, hashes: Iterable[str]) -> list[int | None]:
+        """Return how many bytes of each content came so far; None: it is here whole. It counts as
         just received: no sweep removes it before its row is there."""
-        return await asyncio.to_thread(self._received, self._path(job_id, sha256))
+        targets = [self._path(job_id, sha256) for sha256 in hashes]
+        return await asyncio.to_thread(lambda: [self._received(target) for target in targets])
 
     async def put(
         self,
@@ -90,6 +93,19 @@ class OutputStore:
             raise
         finally:
             await asyncio.to_thread(writer.close)
+
+    async def put_small(self, job_id: str, contents: Sequence[tuple[str, bytes]]) -> list[bool]:
+        """Store whole contents, given by SHA-256 and bytes.
+
+        Returns:
+            Whether each is stored: not if its bytes have another hash.
+
+        Raises:
+            StorageFullError: the disk is full; some may be stored, and it may be called again.
+        """
+        items = [(self._path(job_id, sha256), data) for sha256, data in contents]
+        with explain_full_disk(_REMEDY):
+            return await asyncio.to_thread(_store_all, self._job(job_id), items)
 
     async def put_unknown(
         self, job_id: str, chunks: AsyncIterator[bytes], limit: int
@@ -200,6 +216,30 @@ class OutputStore:
         if not SHA256.fullmatch(sha256):
             raise NotFoundError("content of an output", sha256[:80])
         return self._job(job_id) / sha256
+
+
+def _store_all(folder: Path, items: Sequence[tuple[Path, bytes]]) -> list[bool]:
+    make_durable_folder(folder)
+    try:
+        # File systems write what several threads sync at one time together.
+        with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+            return list(pool.map(_store, items))
+    finally:
+        # Also of those before an error: the next request finds them here.
+        fsync_folder(folder)
+
+
+def _store(item: tuple[Path, bytes]) -> bool:
+    target, data = item
+    # The name that `put` continues is not used: it may receive the same at this time.
+    writer = ReceivedFile(target.with_name(f"{secrets.token_hex(16)}{_PART}"))
+    try:
+        writer.finish([data], target, target.name)
+    except DamagedError:
+        return False
+    finally:
+        writer.discard()
+    return True
 
 
 async def _limited(chunks: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:

@@ -29,11 +29,13 @@ from trainhall.cluster.wire.output_names import OutputNameError, path_of
 from trainhall.cluster.wire.outputs import (
     Commit,
     Committed,
+    Content,
     Offer,
     Received,
     Skipped,
     Stored,
     StoredFile,
+    Taken,
 )
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Event, Job
@@ -85,8 +87,8 @@ class OutputUploads(Service):
     async def received(self, job_id: str, attempt: int, offer: Offer) -> Received:
         """Return how much of each content is here."""
         await self._check_token(job_id, attempt)
-        offsets = [await self._store.received(job_id, each.sha256) for each in offer.contents]
-        return Received(offsets=offsets)
+        hashes = [each.sha256 for each in offer.contents]
+        return Received(offsets=await self._store.received(job_id, hashes))
 
     async def receive(
         self,
@@ -116,6 +118,30 @@ class OutputUploads(Service):
         except StorageFullError:
             await self._record_full(job_id, attempt)
             raise
+
+    async def receive_small(
+        self, job_id: str, attempt: int, contents: Sequence[tuple[Content, bytes]]
+    ) -> Taken:
+        """Take whole contents. Each is taken or left on its own, and repeating it is harmless.
+
+        Raises:
+            NotFoundError, RevokedError, StorageFullError
+        """
+        async with self._db.session() as session:
+            await self._check_token_in(session, job_id, attempt)
+            limits = await self._limits(session, job_id)
+        allowed = [(c.sha256, data) for c, data in contents if c.size <= limits.file_bytes]
+        try:
+            stored = iter(await self._store.put_small(job_id, allowed))
+        except StorageFullError:
+            await self._record_full(job_id, attempt)
+            raise
+        return Taken(
+            statuses=[
+                413 if content.size > limits.file_bytes else 204 if next(stored) else 422
+                for content, _ in contents
+            ]
+        )
 
     async def commit(self, job_id: str, attempt: int, changes: Commit) -> Committed:
         """Give names to contents that came, and take them from files that are gone.

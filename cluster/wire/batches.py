@@ -67,13 +67,22 @@ def decode_batch(message: bytes) -> list[tuple[BatchItem, bytes]]:
         raise ValueError(first_problem(error)) from None
     if len(items) > MAX_BATCH_ITEMS:
         raise ValueError(f"{len(items)} items: at most {MAX_BATCH_ITEMS} go into one message")
-    total = sum(item.size for item in items)
-    if any(item.size < 0 for item in items) or total != len(rest):
-        raise ValueError(f"{len(rest)} bytes follow where items of {total} were announced")
+    return list(zip(items, split_items(rest, [item.size for item in items]), strict=True))
+
+
+def split_items(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """Return the items that lie in `data` one behind the other, from their sizes in bytes.
+
+    Raises:
+        ValueError: it has another size than all of them.
+    """
+    total = sum(sizes)
+    if any(size < 0 for size in sizes) or total != len(data):
+        raise ValueError(f"{len(data)} bytes follow where items of {total} were announced")
     found, at = [], 0
-    for item in items:
-        found.append((item, rest[at : at + item.size]))
-        at += item.size
+    for size in sizes:
+        found.append(data[at : at + size])
+        at += size
     return found
 
 

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -23,7 +23,16 @@ from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, Prot
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
 from trainhall.cluster.wire.data_sets import DataReport
 from trainhall.cluster.wire.environment_lock import EnvironmentLock
-from trainhall.cluster.wire.outputs import Commit, Committed, Content, Offer, Received, Stored
+from trainhall.cluster.wire.outputs import (
+    Commit,
+    Committed,
+    Content,
+    Offer,
+    Received,
+    Stored,
+    Taken,
+    encode_contents,
+)
 from trainhall.cluster.wire.protocol import (
     Acked,
     AttemptToken,
@@ -119,6 +128,10 @@ class OutputUploading(Protocol):
     async def put_output(
         self, job_id: str, attempt: int, content: Content, file: BinaryIO, offset: int
     ) -> None: ...
+
+    async def put_outputs(
+        self, job_id: str, attempt: int, contents: Sequence[tuple[Content, bytes]]
+    ) -> list[int]: ...
 
     async def commit_outputs(self, job_id: str, attempt: int, changes: Commit) -> Committed: ...
 
@@ -312,6 +325,15 @@ class CoordinatorApi:
         left = content.size - offset
         params = {"size": content.size, "offset": offset}
         await self._upload(where, file, offset, left, params)
+
+    async def put_outputs(
+        self, job_id: str, attempt: int, contents: Sequence[tuple[Content, bytes]]
+    ) -> list[int]:
+        """Send small contents in one request; returns the status of each, as of `Taken`."""
+        path = f"/jobs/{job_id}/attempts/{attempt}/outputs/contents"
+        body = encode_contents(contents)
+        reply = await self._request("POST", path, content=body, timeout=_DISK_TIMEOUT)
+        return Taken.model_validate_json(reply).statuses
 
     async def commit_outputs(self, job_id: str, attempt: int, changes: Commit) -> Committed:
         """Commit changes of the files of a host."""

@@ -11,11 +11,12 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BufferedReader
 from pathlib import Path
+from typing import TypeVar
 
 from trainhall.cluster.agent.coordinator_link.http_api import OutputUploading, RefusedError
 from trainhall.cluster.agent.os_support import accounts
@@ -29,13 +30,25 @@ from trainhall.cluster.agent.shipping.output_scan import (
     scan,
 )
 from trainhall.cluster.waiting import end_tasks
-from trainhall.cluster.wire.outputs import Commit, Committed, Content, File, Skipped, Stored, Why
+from trainhall.cluster.wire.outputs import (
+    MAX_ITEMS,
+    MAX_TOGETHER_BYTES,
+    SMALL_BYTES,
+    Commit,
+    Committed,
+    Content,
+    File,
+    Skipped,
+    Stored,
+    Why,
+)
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder, outputs_folder, working_folder
 from trainhall.training.link.launch import Launch
 from trainhall.training.link.regular_file import open_regular
 
 logger = EventLogger(__name__)
+T = TypeVar("T")
 
 INTERVAL_SECONDS = 120.0
 """Between two collections while ranks run."""
@@ -43,7 +56,7 @@ SETTLED_SECONDS = 2.0
 """A file that was written to more recently is taken with the next collection, or at the end."""
 TRIES = 3
 """Collections after the end of the ranks until a file that still changes is left out."""
-BATCH_FILES = 200
+BATCH_FILES = 500
 BATCH_BYTES = 512 * 2**20
 FILES_AT_ONCE = 4
 HASHED_AT_ONCE = 2
@@ -233,7 +246,7 @@ class OutputCollector:
             await self._commit([], removed[at : at + BATCH_FILES], [])
         for at in range(0, len(skipped), BATCH_FILES):
             await self._commit([], [], skipped[at : at + BATCH_FILES])
-        for batch in _batches(new):
+        for batch in _groups(new, lambda each: each[1].stamp.size, BATCH_FILES, BATCH_BYTES):
             changing += await self._send_batch(batch)
         return changing
 
@@ -291,6 +304,13 @@ class OutputCollector:
         )
         turns = asyncio.Semaphore(FILES_AT_ONCE)
         failed: dict[str, int] = {}
+        small: list[tuple[Found, Content]] = []
+        large: list[tuple[Found, Content, int]] = []
+        for (file, content), offset in zip(by_hash.values(), offsets, strict=True):
+            if offset == 0 and content.size <= SMALL_BYTES:
+                small.append((file, content))
+            elif offset is not None:
+                large.append((file, content, offset))
 
         async def put(file: Found, content: Content, offset: int) -> None:
             async with turns:
@@ -307,10 +327,14 @@ class OutputCollector:
                         raise
                     failed[content.sha256] = error.status
 
+        async def put_small(files: list[tuple[Found, Content]]) -> None:
+            async with turns:
+                failed.update(await self._put_small(files))
+
+        together = _groups(small, lambda each: each[1].size, MAX_ITEMS, MAX_TOGETHER_BYTES)
         puts = [
-            asyncio.ensure_future(put(file, content, offset))
-            for (file, content), offset in zip(by_hash.values(), offsets, strict=True)
-            if offset is not None
+            *(asyncio.ensure_future(put_small(files)) for files in together),
+            *(asyncio.ensure_future(put(*each)) for each in large),
         ]
         try:
             await asyncio.gather(*puts)
@@ -347,24 +371,52 @@ class OutputCollector:
             raise FileChangedError
         return opened
 
+    async def _put_small(self, files: Sequence[tuple[Found, Content]]) -> dict[str, int]:
+        """Send contents in one request; return those that were not taken as `_put_missing`."""
+        launch = self._launch
+        read = await asyncio.to_thread(lambda: [self._read(file) for file, _ in files])
+        contents = [content for _, content in files]
+        failed = {
+            content.sha256: min(_CHANGED)
+            for content, data in zip(contents, read, strict=True)
+            if data is None
+        }
+        whole = [(c, data) for c, data in zip(contents, read, strict=True) if data is not None]
+        if whole:
+            statuses = await self._api.put_outputs(launch.job_id, launch.attempt, whole)
+            for (content, _), status in zip(whole, statuses, strict=True):
+                if status in (*_CHANGED, _TOO_LARGE):
+                    failed[content.sha256] = status
+        return failed
+
+    def _read(self, file: Found) -> bytes | None:
+        """Return the bytes of a file; None: it is not what it was."""
+        try:
+            with self._open(file) as opened:
+                data = opened.read(file.stamp.size + 1)
+        except (FileChangedError, OSError):
+            return None
+        return data if len(data) == file.stamp.size else None
+
     async def _hash_all(self, files: Sequence[Found]) -> list[Content | FileChangedError | OSError]:
         """Return the content of each file, or why it has none."""
         turns = asyncio.Semaphore(HASHED_AT_ONCE)
 
-        async def hash_one(file: Found) -> Content | FileChangedError | OSError:
+        async def hash_some(some: list[Found]) -> list[Content | FileChangedError | OSError]:
             async with turns:
-                try:
-                    return await asyncio.to_thread(self._hash, file)
-                except (FileChangedError, OSError) as error:
-                    return error
+                return await asyncio.to_thread(lambda: [self._hash(file) for file in some])
 
-        return await asyncio.gather(*map(hash_one, files))
+        groups = _groups(files, lambda file: file.stamp.size, MAX_ITEMS, MAX_TOGETHER_BYTES)
+        return [each for some in await asyncio.gather(*map(hash_some, groups)) for each in some]
 
-    def _hash(self, file: Found) -> Content:
-        with self._open(file) as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            if Stamp.of(os.fstat(opened.fileno())) != file.stamp:
-                raise FileChangedError
+    def _hash(self, file: Found) -> Content | FileChangedError | OSError:
+        try:
+            with self._open(file) as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+                if Stamp.of(os.fstat(opened.fileno())) != file.stamp:
+                    raise FileChangedError
+        except (FileChangedError, OSError) as error:
+            return error
         return Content(sha256=digest, size=file.stamp.size)
 
     def unchanged(self) -> dict[str, list[Path]]:
@@ -388,14 +440,18 @@ def _age(stamp: Stamp) -> float:
     return time.time() - max(stamp.modified_ns, stamp.changed_ns) / 1e9
 
 
-def _batches(files: list[tuple[str, Found]]) -> Iterator[list[tuple[str, Found]]]:
-    batch: list[tuple[str, Found]] = []
+def _groups(
+    items: Iterable[T], size_of: Callable[[T], int], most: int, most_bytes: int
+) -> Iterator[list[T]]:
+    """Yield items in their order, in lists of so many items and bytes at most; a larger one is in a
+    list of its own."""
+    group: list[T] = []
     size = 0
-    for name, file in files:
-        batch.append((name, file))
-        size += file.stamp.size
-        if len(batch) == BATCH_FILES or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    for item in items:
+        if group and (len(group) == most or size + size_of(item) > most_bytes):
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += size_of(item)
+    if group:
+        yield group

@@ -141,6 +141,7 @@ ROUTES = [
     ("POST", "/agent/jobs/abc/attempts/1/outputs"),
     ("POST", "/agent/jobs/abc/attempts/1/outputs/received"),
     ("PUT", f"/agent/jobs/abc/attempts/1/outputs/contents/{'0' * 64}?size=1"),
+    ("POST", "/agent/jobs/abc/attempts/1/outputs/contents"),
     ("GET", f"/agent/jobs/abc/outputs/contents/{'0' * 64}"),
 ]
 

@@ -165,6 +165,12 @@ async def test_files_beyond_limits_are_said_and_not_lost(cluster: SimulatedClust
     with pytest.raises(TooLargeError):
         await write(cluster, job_id, {"big": b"x" * 11})
     await write(cluster, job_id, {"a": b"x" * 9})
+    together = [(Content(sha256=sha(x), size=len(x)), x) for x in (b"x" * 11, b"x" * 9)]
+    together.append((Content(sha256="0" * 64, size=1), b"x"))
+    for _ in range(2):
+        taken = await uploads.receive_small(job_id, 1, together)
+        assert taken.statuses == [413, 204, 422]
+        assert stored_names(cluster, job_id) == {sha(b"x" * 9)}
     data = b"y" * 8
     skipped = Skipped(path="big", size=11, why="file_limit")
     changes = Commit(rank=0, files=[file("b", data)], skipped=[skipped])

@@ -1,12 +1,14 @@
 """Contents of outputs: received in parts, whole or not there."""
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import os
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +51,7 @@ def test_interrupted_upload_ends_whole_wherever_it_broke(
     async def run(folder: Path) -> None:
         store = OutputStore(folder)
         for cut in cuts:
-            at = await store.received("job", sha(data))
+            (at,) = await store.received("job", [sha(data)])
             assert at is not None
             with pytest.raises(ConnectionResetError):
                 await store.put(
@@ -59,12 +61,57 @@ def test_interrupted_upload_ends_whole_wherever_it_broke(
                 store.file("job", sha(data))
             if restarts:
                 store = OutputStore(folder)
-        at = await store.received("job", sha(data))
+        (at,) = await store.received("job", [sha(data)])
         assert at is not None
         await store.put("job", sha(data), pieces(data[at:]), size=len(data), offset=at)
-        assert await store.received("job", sha(data)) is None
+        assert await store.received("job", [sha(data)]) == [None]
         assert store.file("job", sha(data)).read_bytes() == data
         assert names(folder) == [sha(data)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
+
+
+@given(
+    contents=st.lists(st.binary(max_size=60), min_size=1, max_size=5, unique=True),
+    damaged=st.sets(st.integers(0, 4)),
+    written=st.integers(0, 5),
+)
+@settings(max_examples=share_of(30), deadline=None)
+def test_contents_sent_together_are_whole_or_absent(
+    contents: list[bytes], damaged: set[int], written: int
+) -> None:
+    sent = [
+        (sha(data), data + b"?" if number in damaged else data)
+        for number, data in enumerate(contents)
+    ]
+    whole = sorted(name for name, data in sent if sha(data) == name)
+    finish, finished = ReceivedFile.finish, 0
+
+    def full(file: ReceivedFile, *args: Any) -> None:
+        nonlocal finished
+        finished += 1
+        if finished > written:
+            file.open()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finish(file, *args)
+
+    async def run(folder: Path) -> None:
+        store = OutputStore(folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ReceivedFile, "finish", full)
+            with contextlib.suppress(StorageFullError):
+                await store.put_small("job", sent)
+        assert set(names(folder)) <= set(whole)
+        for _ in range(2):
+            stored = await store.put_small("job", sent)
+            assert [name for name, ok in zip(dict(sent), stored, strict=True) if not ok] == [
+                name for name, data in sent if sha(data) != name
+            ]
+            assert names(folder) == whole
+        for name, data in sent:
+            if name in whole:
+                assert store.file("job", name).read_bytes() == data
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder)))
@@ -76,7 +123,7 @@ async def test_upload_continues_after_a_kill(tmp_path: Path) -> None:
     part = tmp_path / "outputs" / "job" / f"{sha(data)}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(data[: 2**20])
-    assert await store.received("job", sha(data)) == 2**20
+    assert await store.received("job", [sha(data)]) == [2**20]
     with pytest.raises(ConflictError, match="1048576"):
         await store.put("job", sha(data), pieces(data[10:]), size=len(data), offset=10)
     await store.put("job", sha(data), pieces(data[2**20 :]), size=len(data), offset=2**20)
@@ -135,4 +182,4 @@ async def test_sweep_removes_what_no_row_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("job", "sha256"), [("../x", "0" * 64), ("job", "../" + "0" * 61)])
 async def test_paths_stay_within_the_store(tmp_path: Path, job: str, sha256: str) -> None:
     with pytest.raises(NotFoundError):
-        await OutputStore(tmp_path).received(job, sha256)
+        await OutputStore(tmp_path).received(job, [sha256])

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +19,8 @@ from trainhall.cluster.wire.outputs import (
     Skipped,
     Stored,
     StoredFile,
+    Taken,
+    decode_contents,
 )
 
 
@@ -31,7 +34,8 @@ class FakeOutputs:
     skipped: list[Skipped] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     breaks: list[int] = field(default_factory=list)
-    """After so many bytes the next uploads break, one after the other."""
+    """After so many bytes the next uploads break, one after the other; of small files, after so
+    many, modulo how many go together."""
     refuse_with: int | None = None
     max_file_bytes: int = 2**40
     max_bytes: int = 2**40
@@ -63,6 +67,23 @@ class FakeOutputs:
     ) -> None:
         file.seek(offset)
         self._take(content.sha256, content.size, offset, file.read())
+
+    async def put_outputs(
+        self, job_id: str, attempt: int, contents: Sequence[tuple[Content, bytes]]
+    ) -> list[int]:
+        self._note(f"put {len(contents)} files")
+        taken, broken = len(contents), bool(self.breaks)
+        if broken:
+            taken = self.breaks.pop(0) % (taken + 1)
+        statuses = []
+        for content, data in contents[:taken]:
+            whole = hashlib.sha256(data).hexdigest() == content.sha256
+            if whole:
+                self.contents[content.sha256] = data
+            statuses.append(204 if whole else 422)
+        if broken:
+            raise UnavailableError("broken off")
+        return statuses
 
     def _take(self, sha256: str, size: int, offset: int, data: bytes) -> None:
         self._note(f"put {offset}")
@@ -115,6 +136,10 @@ class FakeOutputs:
             self._take(sha256, size, offset, await request.body())
             return Response(status_code=204)
 
+        async def put_small(job: str, attempt: int, request: Request) -> Taken:
+            contents = decode_contents(await request.body())
+            return Taken(statuses=await self.put_outputs(job, attempt, contents))
+
         async def commit(job: str, attempt: int, changes: Commit) -> Committed:
             return await self.commit_outputs(job, attempt, changes)
 
@@ -124,5 +149,6 @@ class FakeOutputs:
         app.add_api_route(of_attempt, stored, methods=["GET"])
         app.add_api_route(of_attempt, commit, methods=["POST"])
         app.add_api_route(of_attempt + "/received", received, methods=["POST"])
+        app.add_api_route(of_attempt + "/contents", put_small, methods=["POST"])
         app.add_api_route(of_attempt + "/contents/{sha256}", put, methods=["PUT"])
         app.add_api_route(base + "/jobs/{job}/outputs/contents/{sha256}", get, methods=["GET"])

@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from trainhall.cluster.wire.batches import BatchItem, decode_replies, encode_batch
+from trainhall.cluster.wire.outputs import Content, encode_contents
 from trainhall.cluster.wire.writers import rank_writer
 
 
@@ -40,11 +41,14 @@ async def test_outputs_are_those_of_the_attempts_node(url: str) -> None:
                     "modified_at": "2026-01-02T03:04:05.000006Z"}  # fmt: skip
             offer = json.dumps({"contents": [{"sha256": sha256, "size": len(data)}]})
             content = f"{base}/contents/{sha256}?size={len(data)}"
+            small = encode_contents([(Content(sha256="0" * 64, size=3), b"abc")])
             requests: list[tuple[str, str, str | bytes, int]] = [
                 ("POST", f"{base}/received", offer, 200),
                 ("PUT", content, data[:-1], 422),
                 ("PUT", content + "&offset=5", data[5:], 409),
                 ("PUT", content, data, 204),
+                ("POST", f"{base}/contents", small[:-1], 422),
+                ("POST", f"{base}/contents", small, 200),
                 ("POST", base, json.dumps({"rank": 1, "files": [file]}), 404),
                 ("POST", base, json.dumps({"rank": 0, "files": [{**file, "path": "../a"}]}), 422),
                 ("POST", base, json.dumps({"rank": 0, "files": [file]}), 200),
@@ -61,6 +65,7 @@ async def test_outputs_are_those_of_the_attempts_node(url: str) -> None:
                     assert answer.status_code == expected, (path, answer.text)
                 answers[method, path] = answer
             assert answers["POST", f"{base}/received"].json() == {"offsets": [0]}
+            assert answers["POST", f"{base}/contents"].json() == {"statuses": [422]}
             (stored,) = answers["GET", f"{base}?rank=0"].json()["files"]
             assert stored == {**file, "rank": 0}
             assert answers["GET", f"jobs/{job}/outputs/contents/{sha256}"].content == data

@@ -18,6 +18,7 @@ from support.storage.fake_outputs import FakeOutputs
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.agent.os_support.accounts import Owner, hand_over
 from trainhall.cluster.agent.shipping import output_restore
+from trainhall.cluster.agent.shipping import outputs as outputs_module
 from trainhall.cluster.agent.shipping.output_restore import (
     KeptOutputs,
     OutputUnavailableError,
@@ -140,7 +141,7 @@ async def test_only_so_many_bytes_of_a_job_are_sent(host: Host) -> None:
     for name in ("a", "b"):
         host.write(name, name.encode() * 8)
     assert await host.end() == {"a": 8 * b"a"}
-    assert host.outputs.calls.count("put 0") == 1
+    assert host.outputs.calls.count("put 1 files") == 1
     assert [(s.path, s.why) for s in host.outputs.skipped] == [("b", "job_limit")]
     (host.root / "a").unlink()
     host.restart()
@@ -162,21 +163,36 @@ async def test_deleted_files_go_while_ranks_run_after_two_looks(host: Host) -> N
     assert host.outputs.files == {}
 
 
+@pytest.mark.parametrize(("small", "call"), [(2, "put_output"), (3, "received_outputs")])
 async def test_file_that_is_written_to_is_taken_later(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch, small: int, call: str
 ) -> None:
+    monkeypatch.setattr(outputs_module, "SMALL_BYTES", small)
     path = host.write("a", b"one")
     await host.collector.collect(ended=False)
     assert host.outputs.files == {}, "its inode was changed a moment ago"
-    put = host.outputs.put_output
+    original = getattr(host.outputs, call)
 
-    async def changes_meanwhile(*args: object) -> None:
+    async def changes_meanwhile(*args: object) -> object:
         path.write_bytes(b"two, longer")
-        monkeypatch.setattr(host.outputs, "put_output", put)
-        await put(*args)  # type: ignore[arg-type]
+        monkeypatch.setattr(host.outputs, call, original)
+        return await original(*args)
 
-    monkeypatch.setattr(host.outputs, "put_output", changes_meanwhile)
+    monkeypatch.setattr(host.outputs, call, changes_meanwhile)
     assert await host.end() == {"a": b"two, longer"}
+
+
+async def test_small_files_share_requests(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs_module, "SMALL_BYTES", 9)
+    monkeypatch.setattr(outputs_module, "MAX_ITEMS", 3)
+    monkeypatch.setattr(outputs_module, "MAX_TOGETHER_BYTES", 20)
+    expected = {f"{number}": bytes([number]) for number in range(4)}
+    expected |= {"5": b"x" * 9, "6": b"y" * 9, "7": b"z" * 9, "large": b"x" * 10, "empty": b""}
+    for name, data in expected.items():
+        host.write(name, data)
+    assert await host.end() == expected
+    puts = sorted(call for call in host.outputs.calls if call.startswith("put"))
+    assert puts == ["put 0", "put 2 files", "put 3 files", "put 3 files"]
 
 
 async def test_refused_attempt_comes_to_an_end(host: Host) -> None:
@@ -191,10 +207,11 @@ async def test_refused_attempt_comes_to_an_end(host: Host) -> None:
     ),
     breaks=st.lists(st.integers(0, 200), max_size=6),
     restarts=st.booleans(),
+    small=st.sampled_from([0, 50, 200]),
 )
-@settings(max_examples=share_of(20), deadline=None)
+@settings(max_examples=share_of(30), deadline=None)
 def test_interrupted_uploads_end_with_all_files(
-    files: dict[str, bytes], breaks: list[int], restarts: bool
+    files: dict[str, bytes], breaks: list[int], restarts: bool, small: int
 ) -> None:
     async def run(folder: Path) -> None:
         host = Host(folder, FakeOutputs(breaks=breaks.copy()))
@@ -213,7 +230,8 @@ def test_interrupted_uploads_end_with_all_files(
         await restore(host.outputs, KeptOutputs(folder / "kept"), "job", 2, 0, again)
         assert {name: (again / name).read_bytes() for name in files} == files
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outputs_module, "SMALL_BYTES", small)
         asyncio.run(run(Path(folder)))
 
 
