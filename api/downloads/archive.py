@@ -2,7 +2,7 @@
 
 import asyncio
 import tarfile
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,19 +40,31 @@ async def archive(members: Sequence[Member]) -> AsyncIterator[bytes]:
     Raises:
         GoneError: in the middle, so that the connection breaks: a file is not what it was.
     """
-    length = 0
-    for member in members:
-        header = _header(member)
-        yield header
-        length += len(header)
-        async for chunk in _read(member):
-            yield chunk
-            length += len(chunk)
-        padding = bytes(-member.size % _BLOCK)
-        yield padding
-        length += len(padding)
+    chunks = _chunks(members)
+    # One hop to a thread for many small files.
+    while chunk := await asyncio.to_thread(next, chunks, b""):
+        yield chunk
+
+
+def _chunks(members: Iterable[Member]) -> Iterator[bytes]:
+    pending: list[bytes] = []
+    length = size = 0
+    for part in _parts(members):
+        pending.append(part)
+        length += len(part)
+        size += len(part)
+        if size >= _CHUNK:
+            yield b"".join(pending)
+            pending, size = [], 0
     end = length + 2 * _BLOCK
-    yield bytes(2 * _BLOCK + -end % tarfile.RECORDSIZE)
+    yield b"".join([*pending, bytes(2 * _BLOCK + -end % tarfile.RECORDSIZE)])
+
+
+def _parts(members: Iterable[Member]) -> Iterator[bytes]:
+    for member in members:
+        yield _header(member)
+        yield from _read(member)
+        yield bytes(-member.size % _BLOCK)
 
 
 def _header(member: Member) -> bytes:
@@ -62,11 +74,11 @@ def _header(member: Member) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
-async def _read(member: Member) -> AsyncIterator[bytes]:
+def _read(member: Member) -> Iterator[bytes]:
     left = member.size
     try:
-        with await asyncio.to_thread(member.content.open, "rb", buffering=0) as file:
-            while left > 0 and (chunk := await asyncio.to_thread(file.read, min(left, _CHUNK))):
+        with member.content.open("rb", buffering=0) as file:
+            while left > 0 and (chunk := file.read(min(left, _CHUNK))):
                 yield chunk
                 left -= len(chunk)
     except FileNotFoundError:
