@@ -7,6 +7,7 @@
     <key>.partial   a download that may be continued
 """
 
+import contextlib
 import os
 import shutil
 import stat
@@ -53,9 +54,19 @@ class DataStore(FolderStore):
 
     def clean(self) -> None:
         super().clean()
+        self._remove_old_parts()
+
+    def _evict(self) -> None:
+        super()._evict()
+        self._remove_old_parts()
+
+    def _remove_old_parts(self) -> None:
+        wanted = {self.partial(path.name) for path in tuple(self._wanted)}
         for path in self._folder.glob("*.partial"):
-            if path.stat().st_mtime < time.time() - PARTIAL_SECONDS:
-                remove(path)
+            with contextlib.suppress(FileNotFoundError):
+                is_old = path.stat().st_mtime < time.time() - PARTIAL_SECONDS
+                if is_old and path not in wanted:
+                    remove(path)
 
     def _seal(self, part: Path) -> None:
         super()._seal(part)

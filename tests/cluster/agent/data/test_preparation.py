@@ -265,6 +265,18 @@ def test_addresses_of_hosts_are_refused(address: str) -> None:
     fetch._check_address("10.0.0.7", "x.example")
 
 
+def test_old_parts_of_downloads_go_with_the_next_eviction(tmp_path: Path) -> None:
+    store = DataStore(tmp_path, list, readable=False, limit=2**20)
+    parts = [store.partial(digit * 64) for digit in "abc"]
+    for part in parts:
+        part.write_bytes(b"x")
+    for old in parts[:2]:
+        os.utime(old, (0, 0))
+    store._wanted[store.path("b" * 64)] = 1
+    store._evict()
+    assert [part.exists() for part in parts] == [False, True, True]
+
+
 def test_full_disk_fails_the_download_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
