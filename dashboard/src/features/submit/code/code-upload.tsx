@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type DragEvent, useRef, useState } from "react";
 import { bytes, plural } from "@/shared/format";
 import { Problem } from "@/shared/ui/problem";
-import { chosen, dropped, problemOf, type Selection } from "./selection";
+import { chosen, dropped, droppedZip, problemOf, type Selection } from "./selection";
 import { projectIn, withUpload } from "./spec-code";
 import { tarOf } from "./tar";
 import { sha256Of, upload } from "./upload";
@@ -13,9 +13,10 @@ interface Props {
   onChange: (text: string) => void;
 }
 
-/** Sends a folder from this computer as the code of the job. */
+/** Sends a folder, or a zip of one, from this computer as the code of the job. */
 export function CodeUpload({ text, onChange }: Props) {
   const input = useRef<HTMLInputElement>(null);
+  const zipInput = useRef<HTMLInputElement>(null);
   const [selection, setSelection] = useState<Selection | null>(null);
   const [notRead, setNotRead] = useState("");
   const [share, setShare] = useState(0);
@@ -29,18 +30,29 @@ export function CodeUpload({ text, onChange }: Props) {
     },
     onSuccess: (sha256) => onChange(withUpload(text, sha256)),
   });
+  const reading = useMutation({
+    // Few jobs come as a zip: its reader is loaded for them alone.
+    mutationFn: async (zip: File) => (await import("./zip")).unzipped(zip),
+  });
   const choose = (found: Selection | null, why = ""): void => {
     sending.reset();
+    reading.reset();
     setSelection(found);
     setNotRead(why);
+  };
+  const chooseZip = (zip: File): void => {
+    choose(null);
+    reading.mutate(zip, { onSuccess: setSelection });
   };
   const drop = async (event: DragEvent): Promise<void> => {
     event.preventDefault();
     // What is on its way becomes the code of the spec.
     if (sending.isPending) return;
+    const zip = droppedZip(event.dataTransfer.items);
+    if (zip) return chooseZip(zip);
     try {
       const found = await dropped(event.dataTransfer.items);
-      choose(found, found ? "" : "That is no folder: drop the folder of the code.");
+      choose(found, found ? "" : "That is neither a folder nor a zip: drop the code of the job.");
     } catch (error) {
       choose(null, `The folder cannot be read: ${(error as Error).message}`);
     }
@@ -65,6 +77,14 @@ export function CodeUpload({ text, onChange }: Props) {
           >
             Choose a folder
           </Button>
+          <Button
+            size="xs"
+            variant="default"
+            disabled={sending.isPending}
+            onClick={() => zipInput.current?.click()}
+          >
+            Choose a zip
+          </Button>
           <Text size="sm" c="dimmed">
             or drop one here: the code of the job
           </Text>
@@ -80,8 +100,26 @@ export function CodeUpload({ text, onChange }: Props) {
               currentTarget.value = "";
             }}
           />
+          <input
+            ref={zipInput}
+            type="file"
+            aria-label="Zip of the code"
+            hidden
+            accept=".zip,application/zip"
+            onChange={({ currentTarget }) => {
+              const zip = currentTarget.files?.[0];
+              if (zip) chooseZip(zip);
+              currentTarget.value = "";
+            }}
+          />
         </Group>
         {notRead ? <Text size="sm">{notRead}</Text> : null}
+        {reading.isPending ? (
+          <Text size="sm" role="status">
+            Unpacking {reading.variables.name}…
+          </Text>
+        ) : null}
+        {reading.error ? <Problem error={reading.error} what="Could not use the zip" /> : null}
         {selection ? (
           <Text size="sm">
             {selection.folder}: {plural(selection.files.length, "file")}, {bytes(selection.size)}.

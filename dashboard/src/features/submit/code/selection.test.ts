@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type CodeFile, MAX_BYTES, problemOf, selectionOf } from "./selection";
+import { type CodeFile, droppedZip, MAX_BYTES, problemOf, selectionOf } from "./selection";
 
 const file = (path: string, size = 3): CodeFile => ({ path, file: { size } as File });
 
@@ -30,4 +30,14 @@ it("a folder over the limit names its largest files", () => {
   const many = Array.from({ length: 20_001 }, (_, i) => file(`f${i}`));
   expect(problemOf(selectionOf("lab", many))).toContain("at most 20,000 can be sent");
   expect(problemOf(selectionOf("lab", []))).toBe("lab has no file to send.");
+});
+
+it("only a zip is taken from dropped files", () => {
+  const dropOf = (...names: string[]) =>
+    names.map((name) => ({
+      webkitGetAsEntry: () => ({ isFile: !name.endsWith("/") }),
+      getAsFile: () => ({ name }),
+    })) as unknown as DataTransferItemList;
+  expect(droppedZip(dropOf("folder.zip/", "notes.txt", "lab.ZIP"))?.name).toBe("lab.ZIP");
+  expect(droppedZip(dropOf("folder.zip/", "notes.txt"))).toBeNull();
 });

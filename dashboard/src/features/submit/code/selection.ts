@@ -1,15 +1,21 @@
 import { bytes, count } from "@/shared/format";
 
-/** A file of a chosen folder, by its path in that folder. */
-export interface CodeFile {
+/** A file by its path in the folder of the code, and its size in bytes. */
+export interface Sized {
   path: string;
-  file: File;
+  file: { size: number };
 }
 
-export interface Selection {
-  /** Name of the folder. */
+export interface CodeFile extends Sized {
+  file: File;
+  /** Known of the files of a zip alone. */
+  isExecutable?: boolean;
+}
+
+export interface Selection<F extends Sized = CodeFile> {
+  /** Name of the folder, or of the zip. */
   folder: string;
-  files: CodeFile[];
+  files: F[];
   size: number;
   /** Files of variables, which may hold secrets. */
   leftOut: string[];
@@ -19,17 +25,22 @@ export interface Selection {
 export const MAX_BYTES = 64 * 1024 * 1024;
 export const MAX_FILES = 20_000;
 const SHOWN = 5;
-const NEVER = new Set([".git", "__pycache__", ".venv", "venv", "node_modules"]);
+// macOS adds __MACOSX to a zip: attributes of the files, no files.
+const NEVER = new Set([".git", "__pycache__", ".venv", "venv", "node_modules", "__MACOSX"]);
 const ENV_FILE = /^(\.env(\..+)?|\.envrc)$/;
 const ENV_EXAMPLE = /\.(example|sample|template|dist)$/;
 
 /** Returns what of a folder is sent: all but caches, virtual environments, git and variables. */
-export function selectionOf(folder: string, found: readonly CodeFile[]): Selection {
-  const wanted = found.filter(({ path }) => !path.split("/").some((part) => NEVER.has(part)));
+export function selectionOf<F extends Sized>(folder: string, found: readonly F[]): Selection<F> {
+  const wanted = found.filter(({ path }) => !isNeverSent(path));
   const files = wanted.filter(({ path }) => !isEnvFile(path));
   const leftOut = wanted.filter(({ path }) => isEnvFile(path)).map(({ path }) => path);
   const size = files.reduce((sum, { file }) => sum + file.size, 0);
   return { folder, files, size, leftOut };
+}
+
+export function isNeverSent(path: string): boolean {
+  return path.split("/").some((part) => NEVER.has(part));
 }
 
 function isEnvFile(path: string): boolean {
@@ -38,7 +49,7 @@ function isEnvFile(path: string): boolean {
 }
 
 /** Why a selection cannot be sent; null: it can. */
-export function problemOf({ folder, files, size }: Selection): string | null {
+export function problemOf({ folder, files, size }: Selection<Sized>): string | null {
   if (files.length === 0) return `${folder} has no file to send.`;
   const advice = "Choose a smaller folder, or keep data elsewhere.";
   if (files.length > MAX_FILES) {
@@ -60,6 +71,13 @@ export function chosen(list: FileList): Selection {
     folder,
     files.map(({ path, file }) => ({ path: path.slice(path.indexOf("/") + 1), file })),
   );
+}
+
+/** Returns the zip that was dropped; null: none. */
+export function droppedZip(items: DataTransferItemList): File | null {
+  const files = [...items].filter((item) => item.webkitGetAsEntry()?.isFile);
+  const found = files.map((item) => item.getAsFile());
+  return found.find((file) => file && /\.zip$/i.test(file.name)) ?? null;
 }
 
 /** Returns the files of a folder that was dropped; null: it was no folder. */

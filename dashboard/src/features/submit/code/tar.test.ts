@@ -13,6 +13,14 @@ it("files are packed by path, each in whole blocks", async () => {
   expect(tar.slice(512, 517)).toBe("x = 1");
 });
 
+it("only executable files are packed as such", async () => {
+  const file = new File([], "run.sh");
+  const modeOf = async (isExecutable: boolean) =>
+    (await text(tarOf([{ path: "run.sh", file, isExecutable }]))).slice(100, 108);
+  expect(await modeOf(true)).toBe("0000755\0");
+  expect(await modeOf(false)).toBe("0000644\0");
+});
+
 it("a long or foreign name has a record of its own", async () => {
   const path = `${"é".repeat(60)}/train.py`;
   const tar = await text(tarOf([{ path, file: new File([""], "train.py") }]));
