@@ -9,6 +9,7 @@ that no row names is nobody's, and is removed some time after it came.
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -28,6 +29,11 @@ _PART = ".part"
 _SYNCS_AT_ONCE = 8
 _REMEDY = "hosts keep the files of their jobs and retry the upload until there is space"
 _REMEDY_OF_RUNS = "free some, and log the artifact again"
+MAX_RESERVE_BYTES = 256 * 2**20
+RESERVE_SHARE = 1 / 8
+"""Files of jobs leave so much of the disk free, and at most `MAX_RESERVE_BYTES`: where the database
+has no room, no job starts, ends or reports anything, nor says why."""
+_BETWEEN_CHECKS = 2**20
 
 
 class OutputStore:
@@ -86,7 +92,8 @@ class OutputStore:
         writer = ReceivedFile(part, continued=True)
         try:
             await asyncio.to_thread(writer.open)
-            await writer.receive(_limited(chunks, size - offset), size, target, sha256)
+            received = _while_room(_limited(chunks, size - offset), target.parent)
+            await writer.receive(received, size, target, sha256)
             await asyncio.to_thread(fsync_folder, target.parent)
         except DamagedError:
             await asyncio.to_thread(writer.discard)
@@ -123,7 +130,7 @@ class OutputStore:
         writer = ReceivedFile(part)
         try:
             with explain_full_disk(_REMEDY_OF_RUNS):
-                await writer.receive(chunks, limit, part, None)
+                await writer.receive(_while_room(chunks, folder), limit, part, None)
                 target = folder / writer.sha256
                 await asyncio.to_thread(part.replace, target)
                 await asyncio.to_thread(fsync_folder, folder)
@@ -220,6 +227,7 @@ class OutputStore:
 
 def _store_all(folder: Path, items: Sequence[tuple[Path, bytes]]) -> list[bool]:
     make_durable_folder(folder)
+    _check_room(folder)
     try:
         # File systems write what several threads sync at one time together.
         with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
@@ -240,6 +248,28 @@ def _store(item: tuple[Path, bytes]) -> bool:
     finally:
         writer.discard()
     return True
+
+
+async def _while_room(chunks: AsyncIterator[bytes], folder: Path) -> AsyncIterator[bytes]:
+    """Yield what comes while the folder's disk has room for it.
+
+    Raises:
+        OSError: it has none (ENOSPC).
+    """
+    unchecked = _BETWEEN_CHECKS
+    async for chunk in chunks:
+        unchecked += len(chunk)
+        if unchecked >= _BETWEEN_CHECKS:
+            await asyncio.to_thread(_check_room, folder)
+            unchecked = 0
+        yield chunk
+
+
+def _check_room(folder: Path) -> None:
+    """Raise an OSError (ENOSPC) if the rest of the folder's disk is for the database."""
+    disk = shutil.disk_usage(folder)
+    if disk.free < min(MAX_RESERVE_BYTES, disk.total * RESERVE_SHARE):
+        raise OSError(errno.ENOSPC, "the rest is for the database", folder)
 
 
 async def _limited(chunks: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:

@@ -5,9 +5,11 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from trainhall.cluster.errors import (
     NotFoundError,
     StorageFullError,
 )
-from trainhall.cluster.outputs.store import OutputStore
+from trainhall.cluster.outputs.store import MAX_RESERVE_BYTES, OutputStore
 from trainhall.cluster.wire.received_file import ReceivedFile
 
 
@@ -146,6 +148,29 @@ async def test_two_senders_of_one_content_do_not_mix(tmp_path: Path) -> None:
         *(store.put("job", sha(data), pieces(data, 100), size=len(data)) for _ in range(3))
     )
     assert store.file("job", sha(data)).read_bytes() == data
+
+
+async def test_files_leave_room_for_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, data = OutputStore(tmp_path), os.urandom(5000)
+    total = 8 * MAX_RESERVE_BYTES
+    free = MAX_RESERVE_BYTES - 1
+
+    def usage(_: Path) -> object:
+        return SimpleNamespace(total=total, free=free)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    with pytest.raises(StorageFullError, match="hosts keep the files"):
+        await store.put("job", sha(data), pieces(data), size=len(data))
+    with pytest.raises(StorageFullError, match="hosts keep the files"):
+        await store.put_small("job", [(sha(data), data)])
+    with pytest.raises(StorageFullError, match="log the artifact again"):
+        await store.put_unknown("job", pieces(data), 2**20)
+    free += 1
+    await store.put("job", sha(data), pieces(data), size=len(data))
+    total, free = 10 * 2**20, 2 * 2**20  # a small disk
+    await store.put_unknown("job", pieces(data[1:]), 2**20)
 
 
 async def test_full_disk_is_said_and_keeps_the_beginning(
