@@ -13,7 +13,7 @@ from trainhall.cluster.agent.os_support import programs
 
 ENGINES = ("podman", "docker")
 COMMAND_SECONDS = 600.0
-"""For a command to end; one that hangs would hold the devices of its job for ever."""
+"""Time limit of a command: one that hangs holds the devices of its job."""
 _PROBE_SECONDS = 10.0
 _PROBE_AGAIN_SECONDS = 300.0
 _MESSAGE_CHARACTERS = 600
