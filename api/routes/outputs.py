@@ -13,7 +13,9 @@ from trainhall.api.openapi.describe import Operations
 from trainhall.api.params import Cursor, JobId, Limit
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.outputs.listing import OutputFilter
 from trainhall.cluster.outputs.views import OutputPage
+from trainhall.cluster.wire.output_names import MAX_NAME_BYTES
 
 router = Operations(prefix="/outputs", tags=["outputs"])
 
@@ -76,11 +78,35 @@ async def list_outputs(
     services: ServicesDep,
     job_id: JobId,
     rank: _Rank = None,
+    folder: Annotated[
+        str,
+        Query(
+            max_length=MAX_NAME_BYTES,
+            description="Only files below this folder.",
+            examples=["media"],
+        ),
+    ] = "",
+    find: Annotated[
+        str,
+        Query(
+            max_length=256,
+            description="Only files whose paths have all these words, in any order and case.",
+            examples=["best csv"],
+        ),
+    ] = "",
+    nested: Annotated[
+        bool,
+        Query(
+            description="Files of folders in the folder too. `false`: only its own, after "
+            "`folders`, which are the folders in it with the totals of their files."
+        ),
+    ] = True,
     limit: Limit = 1000,
     cursor: Cursor = None,
 ) -> OutputPage:
-    """Lists the files that the job has written, ordered by path."""
-    return await services.outputs.page(job_id, rank, limit=limit, cursor=cursor)
+    """Lists the files that the job has written, ordered by path. The first page has `totals`."""
+    wanted = OutputFilter(rank, folder, find)
+    return await services.outputs.page(job_id, wanted, is_nested=nested, limit=limit, cursor=cursor)
 
 
 @router.operation(

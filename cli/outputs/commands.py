@@ -40,6 +40,14 @@ def list_outputs(
     job: JobId,
     paths: Paths = None,
     rank: Rank = None,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            "--find",
+            metavar="WORDS",
+            help="Only paths with all these words, in any order and case.",
+        ),
+    ] = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -52,11 +60,12 @@ def list_outputs(
     Examples:
       trainhall outputs ls 3f2a
       trainhall outputs ls 3f2a 'outputs/*.csv' -o name
+      trainhall outputs ls 3f2a --find "best csv"
     """
     from trainhall.cli.outputs.download import chosen, outputs_of
 
     with connect(url) as client:
-        found = chosen(outputs_of(client, client.job_id(job), rank), paths or [])
+        found = chosen(outputs_of(client, client.job_id(job), rank, find), paths or [])
     if output is Format.NAME:
         found = [{"id": file["path"]} for file in found]
     columns = [

@@ -27,9 +27,11 @@ class DamagedOutputError(CliError):
     """A file did not arrive as it was stored."""
 
 
-def outputs_of(client: "Client", job_id: str, rank: int | None = None) -> Iterator[Json]:
-    """Yield the outputs of a job in the order of their paths."""
-    return client.items(f"/outputs/jobs/{job_id}", rank=rank)
+def outputs_of(
+    client: "Client", job_id: str, rank: int | None = None, find: str | None = None
+) -> Iterator[Json]:
+    """Yield the outputs of a job, or those whose paths have all words of `find`, by path."""
+    return client.items(f"/outputs/jobs/{job_id}", rank=rank, find=find)
 
 
 def chosen(files: Iterable[Json], patterns: Sequence[str]) -> list[Json]:

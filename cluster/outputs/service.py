@@ -5,13 +5,19 @@ from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from sqlalchemy import Select, delete, exists, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import delete, select
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.outputs.listing import (
+    OutputFilter,
+    read_folder,
+    read_page,
+    read_totals,
+    select_files,
+)
 from trainhall.cluster.outputs.store import OutputStore
 from trainhall.cluster.outputs.uploads import OutputUploads
 from trainhall.cluster.outputs.views import Output, OutputPage
@@ -48,9 +54,19 @@ class OutputService(Service):
             return [Output.of(files[path]) for path in sorted(files)]
 
     async def page(
-        self, job_id: str, rank: int | None = None, *, limit: int = 1000, cursor: str | None = None
+        self,
+        job_id: str,
+        wanted: OutputFilter | None = None,
+        *,
+        is_nested: bool = True,
+        limit: int = 1000,
+        cursor: str | None = None,
     ) -> OutputPage:
-        """Return a page of what `list` returns.
+        """Return a page of a job's files, the first one with the totals of all pages.
+
+        Args:
+            is_nested: lists files of folders in the folder too. False: only its own files, and its
+                folders with their totals.
 
         Raises:
             NotFoundError: there is no such job that the caller sees.
@@ -58,16 +74,14 @@ class OutputService(Service):
             InvalidValueError: the limit is out of range.
         """
         pagination.check_limit(limit)
-        found = _shown(job_id, rank)
-        if cursor is not None:
-            behind = pagination.decode("outputs", cursor, str)[0]
-            found = found.where(OutputFile.path > behind)
+        wanted = wanted or OutputFilter()
+        read = read_page if is_nested else read_folder
         async with self._db.session() as session:
             await check_job(session, self._caller, job_id)
-            rows = list(await session.scalars(found.limit(limit + 1)))
-        more = len(rows) > limit
-        following = pagination.encode("outputs", rows[limit - 1].path) if more else None
-        return OutputPage(items=[Output.of(row) for row in rows[:limit]], next_cursor=following)
+            page = await read(session, job_id, wanted, limit, cursor)
+            if cursor is None:
+                page.totals = await read_totals(session, job_id, wanted)
+        return page
 
     async def contents(
         self, job_id: str, rank: int | None = None
@@ -81,7 +95,7 @@ class OutputService(Service):
         """
         async with self._db.session() as session:
             await check_job(session, self._caller, job_id, Action.READ_FILES)
-            rows = await session.scalars(_shown(job_id, rank))
+            rows = await session.scalars(select_files(job_id, OutputFilter(rank)))
             # In one order, whatever that of the database is.
             files = sorted(map(Output.of, rows), key=attrgetter("path"))
         # Those of a job lie in one folder; a file that is gone is missed when it is opened.
@@ -122,15 +136,3 @@ class OutputService(Service):
         async with self._db.transaction() as session:
             await session.execute(delete(OutputFile).where(OutputFile.job_id == job_id))
         await self._store.remove_job(job_id)
-
-
-def _shown(job_id: str, rank: int | None) -> Select[OutputFile]:
-    """Select the files of a job by path; of all hosts that of the lowest rank for each path."""
-    found = select(OutputFile).where(OutputFile.job_id == job_id).order_by(OutputFile.path)
-    if rank is not None:
-        return found.where(OutputFile.rank == rank)
-    other = aliased(OutputFile)
-    is_hidden = exists().where(
-        other.job_id == job_id, other.path == OutputFile.path, other.rank < OutputFile.rank
-    )
-    return found.where(~is_hidden)

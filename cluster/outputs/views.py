@@ -21,5 +21,32 @@ class Output(View):
     """Lowest rank of the host that wrote it."""
 
 
+class OutputFolder(View):
+    """Folder with files that a job wrote."""
+
+    path: str
+    """Relative to the job's folder, with a slash at its end."""
+    files: int
+    """Number of files below it, those of folders in it included."""
+    size: int
+    """Bytes of these files."""
+
+
+class OutputTotals(View):
+    """Numbers of all pages together."""
+
+    files: int
+    size: int
+    """Bytes."""
+    ranks: list[int]
+    """Lowest ranks of all hosts with files of the job, in ascending order."""
+
+
 class OutputPage(Page[Output]):
     """Files of a job, ordered by path."""
+
+    folders: list[OutputFolder]
+    """Folders in the folder, ordered by path and before its files; empty for a list of the files of
+    all folders."""
+    totals: OutputTotals | None
+    """Numbers of all pages together, on the first page only."""

@@ -413,13 +413,16 @@ class Client:
         """Yield the checkpoints of a job, newest first."""
         return self._rest.items(f"/checkpoints/jobs/{self._rest.job_id(job_id)}")
 
-    def outputs(self, job_id: str, rank: int | None = None) -> Iterator[Json]:
+    def outputs(
+        self, job_id: str, rank: int | None = None, find: str | None = None
+    ) -> Iterator[Json]:
         """Yield the files that a job has written: `path`, `size`, `sha256`, `modified_at`…
 
         Args:
             rank: only those of the host whose lowest rank this is; None: of all hosts.
+            find: only those whose paths have all these words, in any order and case.
         """
-        return download.outputs_of(self._rest, self._rest.job_id(job_id), rank)
+        return download.outputs_of(self._rest, self._rest.job_id(job_id), rank, find)
 
     def read_output(self, job_id: str, path: str, rank: int | None = None) -> bytes:
         """Return the content of one of a job's files, verified.

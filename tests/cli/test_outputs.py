@@ -36,8 +36,12 @@ class Coordinator:
     def job_id(self, reference: str) -> str:
         return f"{reference:0<12}"
 
-    def items(self, path: str, rank: int | None) -> Iterator[dict[str, Any]]:
+    def items(
+        self, path: str, rank: int | None, find: str | None = None
+    ) -> Iterator[dict[str, Any]]:
         for name, content in sorted(self.contents.items()):
+            if find is not None and find not in name:
+                continue
             yield {
                 "path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(),
                 "modified_at": "2026-11-20T12:00:00Z", "attempt": 1, "rank": rank or 0,
@@ -189,9 +193,11 @@ def test_cat_writes_bytes_elsewhere(
 def test_ls_prints_sizes_and_paths(
     coordinator: Coordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands.list_outputs(JOB, ["media"], None, Format.NAME, "")
+    commands.list_outputs(JOB, ["media"], None, None, Format.NAME, "")
     assert capsys.readouterr().out == "media/x/10.png\nmedia/y.json\n"
-    commands.list_outputs(JOB, None, 4, Format.TABLE, "")
+    commands.list_outputs(JOB, None, None, "csv", Format.NAME, "")
+    assert capsys.readouterr().out == "a.csv\n"
+    commands.list_outputs(JOB, None, 4, None, Format.TABLE, "")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["SIZE", "ATTEMPT", "RANK", "AGE", "PATH"]
     assert lines[1].split()[:4] == ["4", "B", "1", "4"]

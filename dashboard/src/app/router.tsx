@@ -109,6 +109,8 @@ interface JobSearch extends CurveView {
   line?: string | undefined;
   /** Outputs: the path of the file that is shown. */
   file?: string | undefined;
+  /** Outputs: only files of the host with this lowest rank. */
+  host?: number | undefined;
   /** Logs: show the time of each line. */
   times?: boolean | undefined;
   /** Logs: break long lines. */
@@ -128,6 +130,7 @@ const job = createRoute({
     ...(raw.find ? { find: String(raw.find).slice(0, 256) } : {}),
     ...(isLineId(raw.line) ? { line: raw.line } : {}),
     ...(raw.file ? { file: String(raw.file).slice(0, 1024) } : {}),
+    ...(isWithin(raw.host, 0, 1e6) ? { host: raw.host } : {}),
     ...(raw.times === true ? { times: true } : {}),
     ...(raw.wrap === true ? { wrap: true } : {}),
   }),

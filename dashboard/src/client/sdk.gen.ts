@@ -739,7 +739,7 @@ export const downloadOutputs = <ThrowOnError extends boolean = true>(options: Op
 /**
  * List a job's outputs
  *
- * Lists the files that the job has written, ordered by path.
+ * Lists the files that the job has written, ordered by path. The first page has `totals`.
  */
 export const listOutputs = <ThrowOnError extends boolean = true>(options: Options<ListOutputsData, ThrowOnError>) => (options.client ?? client).get<ListOutputsResponses, ListOutputsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -5102,6 +5102,32 @@ export type Output = {
 };
 
 /**
+ * OutputFolder
+ *
+ * Folder with files that a job wrote.
+ */
+export type OutputFolder = {
+    /**
+     * Path
+     *
+     * Relative to the job's folder, with a slash at its end.
+     */
+    path: string;
+    /**
+     * Files
+     *
+     * Number of files below it, those of folders in it included.
+     */
+    files: number;
+    /**
+     * Size
+     *
+     * Bytes of these files.
+     */
+    size: number;
+};
+
+/**
  * OutputPage
  *
  * Files of a job, ordered by path.
@@ -5117,6 +5143,41 @@ export type OutputPage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+    /**
+     * Folders
+     *
+     * Folders in the folder, ordered by path and before its files; empty for a list of the files of
+     * all folders.
+     */
+    folders: Array<OutputFolder>;
+    /**
+     * Numbers of all pages together, on the first page only.
+     */
+    totals: OutputTotals | null;
+};
+
+/**
+ * OutputTotals
+ *
+ * Numbers of all pages together.
+ */
+export type OutputTotals = {
+    /**
+     * Files
+     */
+    files: number;
+    /**
+     * Size
+     *
+     * Bytes.
+     */
+    size: number;
+    /**
+     * Ranks
+     *
+     * Lowest ranks of all hosts with files of the job, in ascending order.
+     */
+    ranks: Array<number>;
 };
 
 /**
@@ -11139,6 +11200,24 @@ export type ListOutputsData = {
          * Files of the host whose lowest rank this is. Default: those of all hosts; of a path that several have, the file of the lowest rank.
          */
         rank?: number | null;
+        /**
+         * Folder
+         *
+         * Only files below this folder.
+         */
+        folder?: string;
+        /**
+         * Find
+         *
+         * Only files whose paths have all these words, in any order and case.
+         */
+        find?: string;
+        /**
+         * Nested
+         *
+         * Files of folders in the folder too. `false`: only its own, after `folders`, which are the folders in it with the totals of their files.
+         */
+        nested?: boolean;
         /**
          * Limit
          *

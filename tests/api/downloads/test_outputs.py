@@ -73,6 +73,30 @@ async def test_outputs_are_listed_page_by_page(client: httpx.AsyncClient, job: s
     assert found == whole["items"]
 
 
+async def test_folder_is_listed_by_itself(client: httpx.AsyncClient, job: str) -> None:
+    root = (await client.get(url(job), params={"nested": "false"})).json()
+    assert root["folders"] == [
+        {"path": "a b/", "files": 1, "size": 0},
+        {"path": "x/", "files": 1, "size": 256},
+    ]
+    assert root["totals"] == {"files": 7, "size": 302, "ranks": [0]}
+    asked = {"nested": "false", "folder": "x", "find": ".BIN"}
+    inner = (await client.get(url(job), params=asked)).json()
+    assert [each["path"] for each in inner["items"]] == ["x/?#&=.bin"]
+    assert inner["folders"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("nested", "maybe"), ("folder", "x" * 1025), ("find", "x" * 257)]
+)
+async def test_bad_parameter_of_the_list_is_named(
+    client: httpx.AsyncClient, job: str, name: str, value: str
+) -> None:
+    answer = await client.get(url(job), params={name: value})
+    assert answer.status_code == 422
+    assert [each["field"] for each in answer.json()["errors"]] == [name]
+
+
 async def test_every_name_is_downloaded(client: httpx.AsyncClient, job: str) -> None:
     for path, content in FILES.items():
         answer = await client.get(url(job, path))

@@ -9,6 +9,7 @@ from support.cluster.simulated import SimulatedCluster
 from support.storage.stored import pieces
 
 from trainhall.cluster.errors import (
+    InvalidCursorError,
     InvalidValueError,
     NotFoundError,
     RevokedError,
@@ -17,6 +18,8 @@ from trainhall.cluster.errors import (
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.outputs import uploads as uploads_module
+from trainhall.cluster.outputs.listing import OutputFilter
+from trainhall.cluster.outputs.views import OutputTotals
 from trainhall.cluster.wire.outputs import Commit, Content, File, Offer, Skipped
 from trainhall.db.models import Attempt, Event
 
@@ -220,3 +223,71 @@ async def test_outputs_go_with_the_record_of_their_job(cluster: SimulatedCluster
     assert stored_names(cluster, job_id) == set()
     with pytest.raises(NotFoundError):
         await cluster.coordinator.outputs.list(job_id)
+
+
+async def read_folder(
+    cluster: SimulatedCluster, job_id: str, wanted: OutputFilter, limit: int
+) -> list[str]:
+    """Read all pages of a folder: its folders with their totals, and its files."""
+    found, cursor = [], None
+    while True:
+        page = await cluster.coordinator.outputs.page(
+            job_id, wanted, is_nested=False, limit=limit, cursor=cursor
+        )
+        assert len(page.folders) + len(page.items) <= limit
+        found += [f"{folder.path} {folder.files} {folder.size}" for folder in page.folders]
+        found += [file.path for file in page.items]
+        if (cursor := page.next_cursor) is None:
+            return found
+
+
+async def test_folder_shows_its_folders_before_its_files(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, 4, nodes=2)
+    files = {"a": b"1", "a_b/x": b"22", "aXb/x": b"333", "b/c/d": b"4", "b/e": b"55", "b/F": b"66"}
+    await write(cluster, job_id, files)
+    await write(cluster, job_id, {"a": b"of 2", "b/e": b"of 2", "b/own": b"of 2"}, rank=2)
+    for limit in (1, 2, 100):
+        root = await read_folder(cluster, job_id, OutputFilter(), limit)
+        assert sorted(root[:3]) == ["aXb/ 1 3", "a_b/ 1 2", "b/ 4 9"]
+        assert root[3:] == ["a"]
+        inner = await read_folder(cluster, job_id, OutputFilter(folder="b"), limit)
+        assert inner[0] == "b/c/ 1 1"
+        assert sorted(inner[1:]) == ["b/F", "b/e", "b/own"]
+    assert await read_folder(cluster, job_id, OutputFilter(folder="a_b/"), 10) == ["a_b/x"]
+    assert await read_folder(cluster, job_id, OutputFilter(rank=2), 10) == ["b/ 2 8", "a"]
+    assert await read_folder(cluster, job_id, OutputFilter(folder="absent\0"), 10) == []
+
+
+async def test_files_are_found_by_words_in_any_order(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, 4, nodes=2)
+    await write(cluster, job_id, {"runs/best/Model.pt": b"12", "runs/100%.csv": b"345"})
+    await write(cluster, job_id, {"runs/best/model.pt": b"6"}, rank=2)
+    service = cluster.coordinator.outputs
+    for find, found in (
+        ("model RUNS", ["runs/best/Model.pt", "runs/best/model.pt"]),
+        ("model csv", []),
+        ("0%.", ["runs/100%.csv"]),
+        ("s_1", []),
+        ("  ", ["runs/100%.csv", "runs/best/Model.pt", "runs/best/model.pt"]),
+    ):
+        page = await service.page(job_id, OutputFilter(find=find))
+        assert sorted(each.path for each in page.items) == found, find
+        assert page.totals is not None
+        assert page.totals.files == len(found)
+    assert await read_folder(cluster, job_id, OutputFilter(find="best"), 9) == ["runs/ 2 3"]
+
+
+async def test_first_page_has_totals_and_hosts(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, 4, nodes=2)
+    service = cluster.coordinator.outputs
+    empty = await service.page(job_id)
+    assert empty.totals == OutputTotals(files=0, size=0, ranks=[])
+    await write(cluster, job_id, {"a": b"1", "b": b"22"})
+    await write(cluster, job_id, {"b": b"of 2"}, rank=2)
+    page = await service.page(job_id, limit=1)
+    assert page.totals == OutputTotals(files=2, size=3, ranks=[0, 2])
+    assert (await service.page(job_id, limit=1, cursor=page.next_cursor)).totals is None
+    other = await service.page(job_id, OutputFilter(rank=2))
+    assert other.totals == OutputTotals(files=1, size=4, ranks=[0, 2])
+    with pytest.raises(InvalidCursorError):
+        await service.page(job_id, is_nested=False, cursor=page.next_cursor)

@@ -1356,7 +1356,7 @@ export const listOutputsQueryKey = (options: Options<ListOutputsData>) => create
 /**
  * List a job's outputs
  *
- * Lists the files that the job has written, ordered by path.
+ * Lists the files that the job has written, ordered by path. The first page has `totals`.
  */
 export const listOutputsOptions = (options: Options<ListOutputsData>) => queryOptions<ListOutputsResponse, ListOutputsError, ListOutputsResponse, ReturnType<typeof listOutputsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listOutputs({
@@ -1373,7 +1373,7 @@ export const listOutputsInfiniteQueryKey = (options: Options<ListOutputsData>): 
 /**
  * List a job's outputs
  *
- * Lists the files that the job has written, ordered by path.
+ * Lists the files that the job has written, ordered by path. The first page has `totals`.
  */
 export const listOutputsInfiniteOptions = (options: Options<ListOutputsData>) => infiniteQueryOptions<ListOutputsResponse, ListOutputsError, InfiniteData<ListOutputsResponse>, QueryKey<Options<ListOutputsData>>, string | null | Pick<QueryKey<Options<ListOutputsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore

@@ -98,7 +98,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
         {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
         {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
-        {tab === "outputs" ? <OutputsTab job={job} /> : null}
+        {tab === "outputs" ? <OutputsTab key={job.id} job={job} /> : null}
         {tab === "profiles" ? <ProfilesTab job={job} /> : null}
         {tab === "spec" ? <SpecTab job={job} /> : null}
       </Tabs.Panel>

@@ -5,6 +5,7 @@ import type { JobPage } from "@/client";
 import { useRights } from "@/shared/api/rights";
 import { CopyAs } from "@/shared/copy/copy-as";
 import { listing } from "@/shared/copy/snippets";
+import { useLastDefined } from "@/shared/last-defined";
 import { scopeOf } from "@/shared/owners/scope";
 import { ScopeSwitch } from "@/shared/owners/scope-switch";
 import { usePageCommands } from "@/shared/page/commands";
@@ -231,12 +232,6 @@ function pageOf(pages: readonly JobPage[], row: number): number {
     return row < before;
   });
   return page < 0 ? Math.max(0, pages.length - 1) : page;
-}
-
-function useLastDefined<T>(value: T | undefined): T | undefined {
-  const last = useRef(value);
-  if (value !== undefined) last.current = value;
-  return last.current;
 }
 
 function NewJob() {

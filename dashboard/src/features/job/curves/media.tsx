@@ -1,7 +1,7 @@
 import { Group, Slider, Text, Title } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { memo, useId, useMemo, useState } from "react";
-import { contentOptions, type Output, useOutputs } from "@/features/job/api/outputs";
+import { contentOptions, type Output, useMediaFiles } from "@/features/job/api/outputs";
 import { BlobImage } from "@/features/job/outputs/blob-image";
 import { LIMITS, textOf } from "@/features/job/outputs/kinds";
 import { CellTable } from "@/features/job/outputs/preview";
@@ -16,7 +16,7 @@ const MOST = LIMITS.image;
 
 /** Images, tables and histograms that the job's script has logged; nothing without any. */
 export function Media({ job }: { job: Job }) {
-  const { data } = useOutputs(job);
+  const { data } = useMediaFiles(job);
   const { outputs } = (job.spec ?? {}) as { outputs?: { path?: string } };
   const series = useMemo(() => mediaOf(data ?? [], outputs?.path), [data, outputs?.path]);
   const id = useId();

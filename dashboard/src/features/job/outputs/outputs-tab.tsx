@@ -1,178 +1,180 @@
-import { Button, Group, Stack, Text } from "@mantine/core";
+import { Button, Group, Select, Skeleton, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { useId, useMemo, useState } from "react";
+import { useCallback, useState } from "react";
 import {
   archiveUrl,
-  fileUrl,
   mayHaveOutputs,
-  type Output,
-  useOutputs,
+  type OutputPage,
+  type OutputTotals,
+  type PageAddress,
+  pageKey,
+  useOutputPages,
 } from "@/features/job/api/outputs";
 import { isFinished, isRun, type Job } from "@/shared/api/types";
-import { bytes, count, plural } from "@/shared/format";
+import { bytes, plural } from "@/shared/format";
+import { useLastDefined } from "@/shared/last-defined";
 import { Empty } from "@/shared/ui/empty";
-import { CloseIcon, DownIcon, OpenIcon } from "@/shared/ui/icons";
+import { DownIcon } from "@/shared/ui/icons";
 import { Pending } from "@/shared/ui/problem";
 import { SearchField } from "@/shared/ui/search-field";
-import classes from "./outputs-tab.module.css";
-import { Preview } from "./preview";
-import { type Folder, type Leaf, matches, rowsOf } from "./tree";
+import { OutputTable } from "./output-table";
+import { type Row, rowsOf } from "./tree";
 
 const route = getRouteApi("/jobs/$jobId");
 
 /** Files up to which all folders are open at first. */
 const FEW = 50;
-/** Rows that are added at a time. */
-const ROWS = 500;
+/** With so many hosts their list has a field to type in. */
+const SEARCHABLE_FROM = 20;
+const ROOT: PageAddress = { folder: "", cursor: undefined };
 
-export function OutputsTab({ job }: { job: Job }) {
-  const outputs = useOutputs(job);
-  if (!mayHaveOutputs(job)) return <NoOutputs job={job} />;
-  if (!outputs.data) return <Pending query={outputs} what="the outputs" />;
-  if (outputs.data.length === 0) return <NoOutputs job={job} />;
-  return <Tree job={job} files={outputs.data} />;
+interface Tree {
+  rows: Row[];
+  totals: OutputTotals;
 }
 
-function Tree({ job, files }: { job: Job; files: Output[] }) {
-  const { find = "", file: chosen } = route.useSearch();
+/** Of the address of the page. */
+interface Change {
+  find?: string | undefined;
+  file?: string | undefined;
+  host?: number | undefined;
+}
+
+export function OutputsTab({ job }: { job: Job }) {
+  const { find = "", file: chosen, host: rank } = route.useSearch();
   const navigate = route.useNavigate();
-  const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
-  const [most, setMost] = useState(ROWS);
-  const found = useMemo(() => files.filter(({ path }) => matches(path, find)), [files, find]);
-  const openAtFirst = find !== "" || files.length <= FEW;
-  const rows = useMemo(
-    () =>
-      rowsOf(
-        found,
-        (folder) => (openAtFirst || (chosen?.startsWith(folder) ?? false)) !== toggled.has(folder),
-      ),
-    [found, openAtFirst, chosen, toggled],
-  );
-  const show = (change: { find?: string | undefined; file?: string | undefined }) =>
-    void navigate({ search: (old) => ({ ...old, ...change }), replace: true, resetScroll: false });
-  const toggle = (folder: string) =>
-    setToggled((old) => {
-      const next = new Set(old);
-      if (!next.delete(folder)) next.add(folder);
-      return next;
+  const [choices, setChoices] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const [pages, setPages] = useState<ReadonlyMap<string, number>>(new Map());
+  const [onScreen, setOnScreen] = useState<ReadonlySet<string>>(new Set());
+  const listKey = JSON.stringify([find, rank]);
+
+  const walk = (read: (page: PageAddress) => OutputPage | undefined): Tree | undefined => {
+    const totals = read(ROOT)?.totals;
+    if (!totals) return undefined;
+    const openAtFirst = totals.files <= FEW;
+    const rows = rowsOf(read, {
+      isOpen: (folder) =>
+        choices.get(folder) ?? (openAtFirst || (chosen?.startsWith(folder) ?? false)),
+      pagesOf: (folder) => pages.get(`${listKey} ${folder}`) ?? 1,
+      file: chosen,
     });
-  const size = found.reduce((sum, file) => sum + file.size, 0);
+    return { rows, totals };
+  };
+  const isPolled = (page: PageAddress) => {
+    const key = pageKey(page);
+    return key === pageKey(ROOT) || onScreen.has(key);
+  };
+  const { walked, failed } = useOutputPages(job, { rank, find }, walk, isPolled);
+  // While another filter's files are loaded, the last ones stay.
+  const tree = useLastDefined(walked);
+
+  const onRows = useCallback((rows: readonly Row[]) => {
+    const next = new Set(rows.map(({ page }) => pageKey(page)));
+    setOnScreen((old) => (isSame(old, next) ? old : next));
+  }, []);
+  const onMore = useCallback(
+    (folder: string, wanted: number) => {
+      const key = `${listKey} ${folder}`;
+      setPages((old) => ((old.get(key) ?? 1) < wanted ? new Map(old).set(key, wanted) : old));
+    },
+    [listKey],
+  );
+  const onFolder = useCallback(
+    (folder: string, isOpen: boolean) => setChoices((old) => new Map(old).set(folder, isOpen)),
+    [],
+  );
+  const show = useCallback(
+    (change: Change) =>
+      void navigate({
+        search: (old) => ({ ...old, ...change }),
+        replace: true,
+        resetScroll: false,
+      }),
+    [navigate],
+  );
+  const onFile = useCallback((file: string | undefined) => show({ file }), [show]);
+
+  if (!mayHaveOutputs(job)) return <NoOutputs job={job} />;
+  const problem = failed ? <Pending query={failed} what="the outputs" /> : null;
+  if (!tree) return problem ?? <Skeleton height={160} />;
+  const { rows, totals } = tree;
+  if (totals.ranks.length === 0) return <NoOutputs job={job} />;
   return (
     <Stack gap="sm">
       <Group gap="sm" justify="space-between">
-        <SearchField
-          value={find}
-          onSearch={(text) => show({ find: text || undefined })}
-          placeholder="Filter by path"
-          aria-label="Filter outputs by path"
-        />
+        <Group gap="sm">
+          <SearchField
+            value={find}
+            onSearch={(text) => show({ find: text || undefined })}
+            placeholder="Filter by path"
+            aria-label="Filter outputs by path"
+          />
+          <HostSelect ranks={totals.ranks} rank={rank} onChange={(host) => show({ host })} />
+        </Group>
         <Text size="sm" c="dimmed" className="numbers" role="status">
-          {find ? `${count(found.length)} of ` : ""}
-          {plural(files.length, "file")}, {bytes(size)}
+          {find ? "Found " : ""}
+          {plural(totals.files, "file")}, {bytes(totals.size)}
         </Text>
         <Button
           component="a"
-          href={archiveUrl(job.id)}
+          href={archiveUrl(job.id, rank)}
           download={`${job.id}.tar`}
           size="xs"
           variant="default"
           leftSection={<DownIcon />}
         >
-          Download all (.tar)
+          {rank === undefined ? "Download all (.tar)" : "Download all of the host (.tar)"}
         </Button>
       </Group>
-      {rows.length === 0 ? (
+      {problem}
+      {totals.files > 0 ? (
+        <OutputTable
+          jobId={job.id}
+          rows={rows}
+          isOneHost={rank !== undefined}
+          onRows={onRows}
+          onMore={onMore}
+          onFolder={onFolder}
+          onFile={onFile}
+        />
+      ) : find ? (
         <Empty title="No path matches">Each word must be part of the path.</Empty>
       ) : (
-        <ul className={`app-card ${classes.tree}`} aria-label="Outputs">
-          {rows
-            .slice(0, most)
-            .map((row) =>
-              row.kind === "folder" ? (
-                <FolderRow key={row.path} folder={row} onToggle={() => toggle(row.path)} />
-              ) : (
-                <FileRow
-                  key={row.file.path}
-                  jobId={job.id}
-                  leaf={row}
-                  isOpen={chosen === row.file.path}
-                  onToggle={(open) => show({ file: open ? row.file.path : undefined })}
-                />
-              ),
-            )}
-        </ul>
+        <Empty title="No outputs of this host">Choose another host.</Empty>
       )}
-      {rows.length > most ? (
-        <Button variant="default" size="xs" onClick={() => setMost(most + ROWS)}>
-          Show more
-        </Button>
-      ) : null}
     </Stack>
   );
 }
 
-/** Indents a row by its depth. */
-function indent(depth: number): React.CSSProperties {
-  return { "--depth": depth } as React.CSSProperties;
+interface HostProps {
+  ranks: readonly number[];
+  rank: number | undefined;
+  onChange: (rank: number | undefined) => void;
 }
 
-function FolderRow({ folder, onToggle }: { folder: Folder; onToggle: () => void }) {
-  const { name, isOpen, depth, files, size } = folder;
+/** Chooses the host whose files are shown; nothing where only one has any. */
+function HostSelect({ ranks, rank, onChange }: HostProps) {
+  if (ranks.length < 2 && rank === undefined) return null;
+  const known = rank === undefined || ranks.includes(rank) ? ranks : [...ranks, rank];
   return (
-    <li className={classes.row} style={indent(depth)}>
-      <button type="button" className={classes.name} aria-expanded={isOpen} onClick={onToggle}>
-        {isOpen ? <OpenIcon /> : <CloseIcon />}
-        <span className={classes.label}>{name}/</span>
-      </button>
-      <span className={classes.size}>
-        {plural(files, "file")}, {bytes(size)}
-      </span>
-    </li>
+    <Select
+      size="xs"
+      w={150}
+      aria-label="Host"
+      data={[
+        { value: "", label: "All hosts" },
+        ...known.map((each) => ({ value: String(each), label: `Host of rank ${each}` })),
+      ]}
+      value={rank === undefined ? "" : String(rank)}
+      allowDeselect={false}
+      searchable={known.length > SEARCHABLE_FROM}
+      onChange={(value) => onChange(value ? Number(value) : undefined)}
+    />
   );
 }
 
-interface FileProps {
-  jobId: string;
-  leaf: Leaf;
-  isOpen: boolean;
-  onToggle: (open: boolean) => void;
-}
-
-function FileRow({ jobId, leaf, isOpen, onToggle }: FileProps) {
-  const { file, name, depth } = leaf;
-  const id = useId();
-  return (
-    <li>
-      <div className={classes.row} style={indent(depth)} data-open={isOpen || undefined}>
-        <button
-          type="button"
-          className={classes.name}
-          aria-expanded={isOpen}
-          aria-controls={isOpen ? id : undefined}
-          title={`${file.path}, written by attempt ${file.attempt}`}
-          onClick={() => onToggle(!isOpen)}
-        >
-          <span className={classes.label}>{name}</span>
-          {file.rank > 0 ? <span className="small dimmed">host of rank {file.rank}</span> : null}
-        </button>
-        <span className={classes.size}>{bytes(file.size)}</span>
-        <a
-          className={`${classes.download} app-action`}
-          href={fileUrl(jobId, file.path)}
-          download={name}
-          aria-label={`Download ${file.path}`}
-          title="Download"
-        >
-          <DownIcon />
-        </a>
-      </div>
-      {isOpen ? (
-        <section id={id} className={classes.preview} aria-label={`Preview of ${file.path}`}>
-          <Preview jobId={jobId} file={file} />
-        </section>
-      ) : null}
-    </li>
-  );
+function isSame(a: ReadonlySet<string>, b: ReadonlySet<string>): boolean {
+  return a.size === b.size && [...a].every((each) => b.has(each));
 }
 
 function NoOutputs({ job }: { job: Job }) {

@@ -1,84 +1,99 @@
-import type { Output } from "@/features/job/api/outputs";
+import type { Output, OutputPage, PageAddress } from "@/features/job/api/outputs";
 
-export interface Folder {
+/** A row, and the page that it is of. */
+export type Row = { page: PageAddress; depth: number } & (Folder | File | Preview | More);
+
+interface Folder {
   kind: "folder";
   /** With a slash at its end. */
   path: string;
   name: string;
-  depth: number;
   /** Of all files below it. */
   files: number;
   size: number;
   isOpen: boolean;
 }
 
-export interface Leaf {
+interface File {
   kind: "file";
   file: Output;
   name: string;
-  depth: number;
+  isOpen: boolean;
+}
+
+/** What is in the file above it. */
+interface Preview {
+  kind: "preview";
+  file: Output;
+}
+
+/** Stands for the pages of its folder that are not there yet. */
+interface More {
+  kind: "more";
+  folder: string;
+  /** How many are there. */
+  pages: number;
+}
+
+interface Shown {
+  isOpen: (folder: string) => boolean;
+  /** How many pages of a folder are shown. */
+  pagesOf: (folder: string) => number;
+  /** The path of the file whose content is shown. */
+  file: string | undefined;
 }
 
 /** `50.png` comes before `100.png`. */
 const BY_NUMBER = new Intl.Collator("en", { numeric: true });
 
-interface Node {
-  folders: Map<string, Node>;
-  files: Leaf[];
-  count: number;
-  size: number;
-}
-
 /** The rows of the open part of a tree: in each folder its folders first, then its files. */
 export function rowsOf(
-  files: readonly Output[],
-  isOpen: (folder: string) => boolean,
-): (Folder | Leaf)[] {
-  const root = emptyNode();
-  for (const file of files) insert(root, file);
-  const rows: (Folder | Leaf)[] = [];
-  const visit = (node: Node, path: string, depth: number): void => {
-    for (const [name, inner] of node.folders) {
-      const own = `${path}${name}/`;
-      const open = isOpen(own);
-      const { count, size } = inner;
-      rows.push({ kind: "folder", path: own, name, depth, files: count, size, isOpen: open });
-      if (open) visit(inner, own, depth + 1);
+  read: (page: PageAddress) => OutputPage | undefined,
+  { isOpen, pagesOf, file: chosen }: Shown,
+): Row[] {
+  const rows: Row[] = [];
+  const visit = (folder: string, depth: number): void => {
+    const nameOf = ({ path }: { path: string }) => path.slice(folder.length);
+    // A folder of several pages keeps the server's order: rows that are there do not move.
+    const isWhole = read({ folder, cursor: undefined })?.next_cursor === null;
+    const sorted = <T extends { path: string }>(items: T[]): T[] =>
+      isWhole ? items.toSorted((a, b) => BY_NUMBER.compare(a.path, b.path)) : items;
+    let cursor: string | undefined;
+    for (let number = 0; ; number += 1) {
+      const page = { folder, cursor };
+      const content = number < pagesOf(folder) ? read(page) : undefined;
+      if (content === undefined) {
+        rows.push({ kind: "more", page, depth, folder, pages: number });
+        return;
+      }
+      for (const inner of sorted(content.folders)) {
+        const { path, files, size } = inner;
+        const open = isOpen(path);
+        const name = nameOf(inner);
+        rows.push({ kind: "folder", page, depth, path, name, files, size, isOpen: open });
+        if (open) visit(path, depth + 1);
+      }
+      for (const file of sorted(content.items)) {
+        const open = file.path === chosen;
+        rows.push({ kind: "file", page, depth, file, name: nameOf(file), isOpen: open });
+        if (open) rows.push({ kind: "preview", page, depth, file });
+      }
+      if (content.next_cursor === null) return;
+      cursor = content.next_cursor;
     }
-    rows.push(...node.files.sort((a, b) => BY_NUMBER.compare(a.name, b.name)));
   };
-  visit(root, "", 0);
+  visit("", 0);
   return rows;
 }
 
-function insert(root: Node, file: Output): void {
-  const folders = file.path.split("/");
-  const name = folders.pop() ?? file.path;
-  let node = root;
-  add(node, file);
-  for (const part of folders) {
-    const inner = node.folders.get(part) ?? emptyNode();
-    node.folders.set(part, inner);
-    node = inner;
-    add(node, file);
+/** What tells rows apart. */
+export function keyOf(row: Row): string {
+  switch (row.kind) {
+    case "folder":
+      return row.path;
+    case "more":
+      return `more:${row.folder}`;
+    default:
+      return `${row.kind}:${row.file.path}`;
   }
-  node.files.push({ kind: "file", file, name, depth: folders.length });
-}
-
-function add(node: Node, file: Output): void {
-  node.count += 1;
-  node.size += file.size;
-}
-
-function emptyNode(): Node {
-  return { folders: new Map(), files: [], count: 0, size: 0 };
-}
-
-/** Whether a path has all words of a search, in any order. */
-export function matches(path: string, search: string): boolean {
-  const folded = path.toLowerCase();
-  return search
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => folded.includes(word));
 }
