@@ -22,11 +22,19 @@ it("files that differ are shown with their diffs", async () => {
 });
 
 it("code in git is compared by its commit", async () => {
-  const found = { identical: null, items: [], commits: ["a".repeat(40), null] };
+  const found = { identical: null, items: [], commits: ["a".repeat(40), "b".repeat(40)] };
   const code = { git: "https://git.example/lab", ref: "main" };
   shown(<CodeDifferences jobs={[jobOf("a", code), jobOf("b", code)]} />, {
     "GET /training/jobs/a/code/diff": found,
   });
   fireEvent.click(await screen.findByText("Code of different commits"));
-  expect(screen.getByText("aaaaaaaaaaaa and no known commit")).toBeVisible();
+  expect(screen.getByText("aaaaaaaaaaaa and bbbbbbbbbbbb")).toBeVisible();
+});
+
+it("says that an upload and a commit cannot be compared", async () => {
+  const found = { identical: null, items: [], commits: [null, "b".repeat(40)] };
+  const jobs = [jobOf("a", "1"), jobOf("b", { git: "https://git.example/lab" })];
+  shown(<CodeDifferences jobs={jobs} />, { "GET /training/jobs/a/code/diff": found });
+  fireEvent.click(await screen.findByText("Code that cannot be compared"));
+  expect(screen.getByText("no known commit and bbbbbbbbbbbb")).toBeVisible();
 });

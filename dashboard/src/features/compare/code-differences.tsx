@@ -1,6 +1,7 @@
 import { Select, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+import type { CodeDifference } from "@/client";
 import { compareJobCodeOptions } from "@/client/@tanstack/react-query.gen";
 import type { Job } from "@/shared/api/types";
 import { labelOf } from "@/shared/curves/jobs/labels";
@@ -25,11 +26,11 @@ export function CodeDifferences({ jobs }: { jobs: Job[] }) {
     retry: false,
   }).data;
   if (found === undefined || first === undefined || second === undefined) return null;
-  const { items, identical, commits } = found;
+  const { items, commits } = found;
   return (
     <details>
       <summary className={classes.fold}>
-        {summaryOf(identical, items.length)}
+        {summaryOf(found)}
         {others.length > 1 ? ` between ${labelOf(first, jobs)} and ${labelOf(second, jobs)}` : ""}
       </summary>
       {others.length > 1 ? (
@@ -62,8 +63,9 @@ export function CodeDifferences({ jobs }: { jobs: Job[] }) {
   );
 }
 
-/** Of code in git only the commits are known, not the files. */
-function summaryOf(identical: boolean | null, differences: number): string {
-  if (identical === null) return "Code of different commits";
-  return identical ? "Identical code" : plural(differences, "code difference");
+/** Of code in git only the commits are known, not the files; an upload has none. */
+function summaryOf({ identical, items, commits }: CodeDifference): string {
+  if (identical) return "Identical code";
+  if (identical === false) return plural(items.length, "code difference");
+  return commits.includes(null) ? "Code that cannot be compared" : "Code of different commits";
 }
