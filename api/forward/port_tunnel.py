@@ -145,7 +145,9 @@ class PortTunnel:
         except TimeoutError:
             raise NoTunnelError(f"the node began no session within {START_SECONDS:g} s") from None
         finally:
-            self._tunnel = None
+            # Another one may be open, if who asked for this one left before it began.
+            if self._tunnel is tunnel:
+                self._tunnel = None
             started.cancel()
             await end_tasks([running, *watching])
 

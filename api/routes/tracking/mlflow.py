@@ -16,7 +16,7 @@ from trainhall.api.bodies import read_body, uploaded
 from trainhall.api.context import coordinator_of
 from trainhall.api.downloads import files
 from trainhall.api.limits import TURN_SECONDS, caller_of, limits_of
-from trainhall.api.login.authentication import get_principal
+from trainhall.api.login.authentication import MLFLOW_PREFIXES, get_principal
 from trainhall.api.login.refusals import note_refusal
 from trainhall.api.login.services import LimitedServices
 from trainhall.api.problems import RefusalError, refusal_of
@@ -26,8 +26,7 @@ from trainhall.cluster.runs.groups import PROJECT_HEADER
 from trainhall.cluster.runs.mlflow_api import Call, MlflowApi, is_run_id
 from trainhall.cluster.wire.mlflow import ARTIFACTS, MAX_BODY, ApiError
 
-PREFIX = "/api/2.0/mlflow"
-NEWER = "/api/3.0/mlflow"
+PREFIX, NEWER = MLFLOW_PREFIXES
 _FILES = ARTIFACTS[0]
 
 
