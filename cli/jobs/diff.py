@@ -100,7 +100,7 @@ def differing_data(client: "Client", *jobs: out.Json) -> list[out.Json]:
 
 
 def _fingerprints(client: "Client", job: out.Json) -> dict[str, str]:
-    """Return the SHA-256 of a job's data sets by their names, as far as hosts have reported them."""
+    """Return the SHA-256 of a job's data sets by name, as far as hosts have reported them."""
     if not (job["spec"] or {}).get("data"):
         return {}
     items = client.get(f"/training/jobs/{job['id']}/data")["items"]

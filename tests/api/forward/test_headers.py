@@ -47,6 +47,7 @@ def test_cookies_stay_on_the_origin() -> None:
     pairs = [
         (b"Set-Cookie", b"a=1; Path=/; DOMAIN=.fwd.test; Secure"),
         (b"Set-Cookie", b"__Host-trainhall-forward=x"),
-        (b"Alt-Svc", b"h3=1"), (b"Clear-Site-Data", b'"cookies"'), (b"Transfer-Encoding", b"chunked"), (b"X", b"1"),
+        (b"Alt-Svc", b"h3=1"), (b"Clear-Site-Data", b'"cookies"'),
+        (b"Transfer-Encoding", b"chunked"), (b"X", b"1"),
     ]  # fmt: skip
     assert to_browser(pairs, 80) == [(b"set-cookie", b"a=1; Path=/; Secure"), (b"x", b"1")]
