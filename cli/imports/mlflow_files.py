@@ -71,7 +71,7 @@ def _run_of_folder(folder: Path, run: dict[str, Any], group: str) -> OldRun:
 def _metrics_of_folder(folder: Path) -> Iterator[tuple[str, Sequence[OldPoint]]]:
     for file in _files(folder):
         points = []
-        for number, line in enumerate(file.read_text().splitlines(), 1):
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
             try:
                 timestamp, value, *step = line.split()
                 points.append(OldPoint(int(step[0]) if step else 0, int(timestamp), float(value)))
@@ -81,7 +81,11 @@ def _metrics_of_folder(folder: Path) -> Iterator[tuple[str, Sequence[OldPoint]]]
 
 
 def _read_texts(folder: Path) -> dict[str, str]:
-    return {file.relative_to(folder).as_posix(): file.read_text() for file in _files(folder)}
+    # Not every byte that a program wrote there is text.
+    return {
+        file.relative_to(folder).as_posix(): file.read_text(errors="replace")
+        for file in _files(folder)
+    }
 
 
 def _artifacts_of(folder: Path) -> Iterator[OldArtifact]:
@@ -103,7 +107,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(file.read_text())
+        found = yaml.safe_load(file.read_text(errors="replace"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
     return found if isinstance(found, dict) else {}

@@ -151,6 +151,13 @@ def test_artifacts_are_those_of_the_run_alone(tmp_path: Path) -> None:
     assert [list(each.artifacts()) for each in read_store(path)] == [[]]
 
 
+def test_bytes_that_are_no_text_are_read(tmp_path: Path) -> None:
+    store = folder_store(tmp_path)
+    (store / "1" / RUN / "params" / "name").write_bytes(b"caf\xe9")
+    (run,) = read_store(store)
+    assert run.parameters == {"lr": "0.10", "name": "caf\ufffd"}
+
+
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "text", "no database")
     write(tmp_path / "empty" / "x", "")
