@@ -16,7 +16,7 @@ from trainhall.db.sanitize import sanitize_text
 
 @dataclass(frozen=True)
 class OutputFilter:
-    """Which of a job's files are meant."""
+    """Filter of a job's files."""
 
     rank: int | None = None
     """Lowest rank of the host that wrote them. None: all hosts, of a path that several have the
