@@ -1,7 +1,8 @@
+import { readdirSync, readFileSync } from "node:fs";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vitest/config";
+import { defineConfig, type Plugin } from "vitest/config";
 
 // Where `npm run dev` finds the coordinator.
 const coordinator = process.env.TRAINHALL_URL ?? "http://127.0.0.1:8000";
@@ -16,8 +17,35 @@ function rewriteOwnOrigin(outgoing: ClientRequest, { headers }: IncomingMessage)
   }
 }
 
+/** An example, a schema, and the reader of Java's recordings: more than half of its bytes. */
+const UNUSED_BY_TRACES = /^perf-vertx|^file-format-schema|\.wasm$/;
+
+/**
+ * Copies speedscope, which shows traces, to a folder of its own: the coordinator serves it with a
+ * Content-Security-Policy of its own.
+ */
+function speedscope(): Plugin {
+  const source = new URL("./node_modules/speedscope/", import.meta.url);
+  return {
+    name: "speedscope",
+    apply: "build",
+    generateBundle() {
+      const add = (name: string, file: string) =>
+        this.emitFile({
+          type: "asset",
+          fileName: `speedscope/${name}`,
+          source: readFileSync(new URL(file, source)),
+        });
+      add("LICENSE.txt", "LICENSE");
+      for (const name of readdirSync(new URL("dist/release/", source))) {
+        if (!UNUSED_BY_TRACES.test(name)) add(name, `dist/release/${name}`);
+      }
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react()],
+  plugins: [react(), speedscope()],
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   server: {
     host: "127.0.0.1",
@@ -32,6 +60,7 @@ export default defineConfig({
           proxy.on("proxyReqWs", rewriteOwnOrigin);
         },
       },
+      "/speedscope": { target: coordinator, changeOrigin: true },
       "/healthz": { target: coordinator, changeOrigin: true },
       "/readyz": { target: coordinator, changeOrigin: true },
     },

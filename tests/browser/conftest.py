@@ -31,8 +31,9 @@ FLAGS = [
 ]
 # Milliseconds: a bound for a loaded machine, not an expectation.
 PATIENCE = 40_000
-# What a browser itself says about a coordinator that is away or that refuses; the page shows it.
-EXPECTED = ("Failed to load resource", "WebSocket connection to")
+# What a browser itself says about a coordinator that is away or that refuses, which the page shows,
+# and about drawing without a GPU.
+EXPECTED = ("Failed to load resource", "WebSocket connection to", "[.WebGL")
 
 
 @pytest.fixture(scope="module")

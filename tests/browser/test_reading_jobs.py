@@ -1,8 +1,9 @@
-"""Zooming into curves, comparing jobs, and searching long logs."""
+"""Zooming into curves, comparing jobs, searching long logs, and opening traces."""
 
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Locator, Page, Request, Route, expect
@@ -338,3 +339,34 @@ def test_stepless_script_shows_time_and_last_line(
     expect(row).to_contain_text("epoch 4 of 9", timeout=SLOW)
     cluster.request("DELETE", f"/training/jobs/{job}")
     expect(row).to_contain_text("cancelled")
+
+
+def test_trace_opens_and_loads_nothing_elsewhere(page: Page, cluster: Cluster) -> None:
+    job = cluster.submit(quick("traced", steps=1_000_000))
+    cluster.wait_for_step(job, 2)
+    page.goto(f"/jobs/{job}?tab=profiles")
+    page.get_by_role("button", name="Profile steps").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox", name="Steps").fill("3")
+    dialog.get_by_role("button", name="Profile steps").click()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.get_by_role("button", name="Open rank 0").click(timeout=SLOW)
+    speedscope = page.frame_locator("iframe[title='Trace in speedscope']")
+    speedscope.get_by_text("Sandwich").click()
+    expect(speedscope.get_by_text("aten::addmm", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Close the trace").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert any(url.startswith("blob:") for url in requests)
+    assert not [url for url in requests if not url.removeprefix("blob:").startswith(cluster.url)]
+
+
+def test_speedscope_requests_no_address_of_a_link(page: Page, cluster: Cluster) -> None:
+    other = page.context.new_page()  # it complains on its console
+    answered: list[str] = []
+    other.on("response", lambda response: answered.append(response.url))
+    for address in ("http://127.0.0.1:9/trace", f"{cluster.url}/api/v1/training/jobs"):
+        # Another query makes it another page, not another part of the same one.
+        with other.expect_event("console", lambda message: "connect-src" in message.text):
+            other.goto(f"/speedscope/index.html?{len(address)}#profileURL={quote(address)}")
+        assert address not in answered

@@ -193,3 +193,5 @@ def test_the_dashboard_is_served_from_the_wheel(server: httpx.Client) -> None:
     assert "text/html" in page.headers["content-type"]
     for path in re.findall(r'(?:src|href)="(/[^"]+\.(?:js|css))"', page.text):
         assert server.get(path).status_code == 200
+    for path in ("/speedscope/index.html", "/speedscope/LICENSE.txt"):
+        assert server.get(path).status_code == 200

@@ -18,6 +18,14 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
+# speedscope, in a frame of the dashboard, reads what the dashboard hands it as a blob: whatever its
+# address names as a trace, it requests nothing from this server or another. Its script makes its
+# styles, and compiles WebAssembly to read names of functions in C++.
+_SPEEDSCOPE_POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self'; connect-src blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'"
+)
 STYLED_TEXT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -65,7 +73,8 @@ class Dashboard:
         file = self._file(path)
         if file is not None:
             caching = _IMMUTABLE if path.startswith("/assets/") else _ASK
-            return _sent(file, caching)
+            policy = _SPEEDSCOPE_POLICY if path.startswith("/speedscope/") else _POLICY
+            return _sent(file, caching, policy)
         if "." in path.rpartition("/")[2]:
             return None  # a file that is not there, not one of the page's own addresses
         page = self._folder / "index.html"
@@ -88,6 +97,6 @@ class Dashboard:
         return file if inside else None
 
 
-def _sent(file: Path, caching: str) -> FileResponse:
-    headers = {"Cache-Control": caching, "Content-Security-Policy": _POLICY}
+def _sent(file: Path, caching: str, policy: str = _POLICY) -> FileResponse:
+    headers = {"Cache-Control": caching, "Content-Security-Policy": policy}
     return FileResponse(file, headers=headers)

@@ -45,6 +45,25 @@ async def test_assets_are_kept_for_ever(client: httpx.AsyncClient, built: Path) 
     assert icon.headers["content-type"] == "image/svg+xml"
 
 
+async def test_speedscope_reads_only_what_it_is_given(
+    client: httpx.AsyncClient, built: Path
+) -> None:
+    (built / "speedscope").mkdir()
+    (built / "speedscope" / "index.html").write_text("<title>speedscope</title>")
+    reply = await client.get("/speedscope/index.html")
+    policy = dict(
+        rule.split(" ", 1) for rule in reply.headers["content-security-policy"].split("; ")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "blob:"
+    assert policy["script-src"] == "'self' 'wasm-unsafe-eval'"
+    assert policy["frame-ancestors"] == "'self'"
+    for path in ("/", "/speedscope", "/jobs/speedscope/"):
+        page = await client.get(path)
+        assert "the page" in page.text
+        assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+
+
 NOT_THERE = ["/assets/gone-1.js", "/missing.css", "/.hidden", "/link.txt", "/%2e%2e/outside.txt",
      "/assets/..%2f..%2foutside.txt", "/api/v1/x", "/api", "/assets/%00.js",
      "/" + "x" * 5000 + ".js", "/" + "é" * 200 + ".js", "/" + "a/" * 2500 + "x.js"]  # fmt: skip

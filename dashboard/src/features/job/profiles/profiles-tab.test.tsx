@@ -1,3 +1,4 @@
+import { gzipSync } from "node:zlib";
 import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
@@ -9,6 +10,7 @@ import { ProfilesTab } from "./profiles-tab";
 
 const LIST = "GET /training/jobs/3f2a9c51d07b/profiles";
 const ASK = "POST /training/jobs/3f2a9c51d07b/profile";
+const FILE = "GET /outputs/jobs/3f2a9c51d07b/files/profiles/1/rank-3.json.gz";
 const TRACE = {
   rank: 3,
   path: "profiles/1/rank-3.json.gz",
@@ -52,7 +54,7 @@ it("lists profiles with their traces and what went wrong", async () => {
 
 it("links no trace that has not arrived", async () => {
   show({ [LIST]: { items: [{ ...PROFILE, traces: [{ ...TRACE, size: null }] }] } });
-  expect(await screen.findByText(/Rank 3 \(on its way\)/)).toBeVisible();
+  expect(await screen.findByText(/Rank 3: on its way/)).toBeVisible();
   expect(screen.queryByRole("link")).toBeNull();
 });
 
@@ -61,6 +63,33 @@ it("reads on until the traces of a job that ended are there", () => {
   const sent = { state: "completed" as const, traces: [TRACE] };
   expect(pollMs(ended, [{ ...sent, traces: [{ ...TRACE, size: null }] }])).toBeGreaterThan(0);
   expect(pollMs(ended, [sent])).toBe(false);
+});
+
+it("opens a trace in a frame of speedscope", async () => {
+  const blobs: Blob[] = [];
+  URL.createObjectURL = (blob) => `blob:http://localhost/${blobs.push(blob as Blob)}`;
+  URL.revokeObjectURL = vi.fn();
+  const events = [{ ph: "X", name: "aten::mm", pid: 1, tid: 1, ts: 5, dur: 2 }];
+  const packed = gzipSync(JSON.stringify({ traceEvents: events }));
+  show({
+    [LIST]: { items: [PROFILE] },
+    [FILE]: () => new Response(new Uint8Array(packed)),
+  });
+  await userEvent.click(await screen.findByRole("button", { name: "Open rank 3" }));
+  const dialog = await screen.findByRole("dialog", { name: "digits · rank 3 · steps 41 to 60" });
+  const frame = await within(dialog).findByTitle("Trace in speedscope");
+  const blob = "blob%3Ahttp%3A%2F%2Flocalhost%2F1";
+  expect(frame).toHaveAttribute("src", `/speedscope/index.html#profileURL=${blob}`);
+  expect(JSON.parse((await blobs[0]?.text()) ?? "").shared.frames).toEqual([{ name: "aten::mm" }]);
+  await userEvent.click(within(dialog).getByRole("button", { name: "Close the trace" }));
+  await vi.waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  expect(URL.revokeObjectURL).toHaveBeenCalledWith("blob:http://localhost/1");
+});
+
+it("shows why a trace cannot be opened", async () => {
+  show({ [LIST]: { items: [PROFILE] }, [FILE]: problem(404, "Not found", "no such output") });
+  await userEvent.click(await screen.findByRole("button", { name: "Open rank 3" }));
+  expect(await screen.findByRole("alert")).toHaveTextContent("no such output");
 });
 
 it("asks for a profile of some ranks", async () => {

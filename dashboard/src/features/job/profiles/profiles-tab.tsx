@@ -1,4 +1,5 @@
-import { Group, Stack, Text } from "@mantine/core";
+import { Anchor, Group, Stack, Text } from "@mantine/core";
+import { useState } from "react";
 import { fileUrl } from "@/features/job/api/outputs";
 import { isUnderWay, type Profile, type Trace, useProfiles } from "@/features/job/api/profiles";
 import { isFinished, type Job } from "@/shared/api/types";
@@ -8,6 +9,7 @@ import { Pending } from "@/shared/ui/problem";
 import { Ago } from "@/shared/ui/time";
 import { ProfileButton } from "./profile-button";
 import classes from "./profiles-tab.module.css";
+import { TraceViewer } from "./trace-viewer";
 
 export function ProfilesTab({ job }: { job: Job }) {
   const profiles = useProfiles(job);
@@ -57,7 +59,7 @@ function ProfileCard({ job, profile }: { job: Job; profile: Profile }) {
       <ul className={classes.traces}>
         {traces.map((trace) => (
           <li key={trace.rank}>
-            <TraceLink jobId={job.id} trace={trace} />
+            <TraceItem job={job} trace={trace} />
           </li>
         ))}
         {problems.map(({ rank, message }) => (
@@ -83,23 +85,43 @@ function summary({ steps, stacks, memory, ranks, attempt, asked_by, first_step }
     .join(" · ");
 }
 
-function TraceLink({ jobId, trace }: { jobId: string; trace: Trace }) {
+function TraceItem({ job, trace }: { job: Job; trace: Trace }) {
   const { rank, path, size, first_step, last_step, stall_seconds, note } = trace;
+  const [open, setOpen] = useState(false);
   const details = [
+    size === null ? "on its way" : bytes(size),
     `steps ${count(first_step)} to ${count(last_step)}`,
     `held up training for ${stall_seconds.toFixed(2)} s`,
     note,
   ].filter(Boolean);
   return (
     <>
-      {size === null ? (
-        `Rank ${rank} (on its way)`
-      ) : (
-        <a href={fileUrl(jobId, path)} download={`${jobId}-${path.replaceAll("/", "-")}`}>
-          Download rank {rank}
-        </a>
+      Rank {rank}:{" "}
+      {size === null ? null : (
+        <>
+          <Anchor
+            component="button"
+            type="button"
+            inherit
+            aria-label={`Open rank ${rank}`}
+            onClick={() => setOpen(true)}
+          >
+            Open
+          </Anchor>
+          {" · "}
+          <Anchor
+            inherit
+            href={fileUrl(job.id, path)}
+            download={`${job.id}-${path.replaceAll("/", "-")}`}
+            aria-label={`Download rank ${rank}`}
+          >
+            Download
+          </Anchor>
+          {" · "}
+        </>
       )}
-      {size === null ? null : ` (${bytes(size)})`} · {details.join(" · ")}
+      {details.join(" · ")}
+      {open ? <TraceViewer job={job} trace={trace} onClose={() => setOpen(false)} /> : null}
     </>
   );
 }
