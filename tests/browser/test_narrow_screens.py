@@ -67,7 +67,7 @@ def outside(controls: Locator) -> list[str]:
 def test_narrow_screen_shows_every_tab_and_command(phone: Page, job: str) -> None:
     phone.goto(f"/jobs/{job}")
     tabs = phone.get_by_role("tab")
-    expect(tabs).to_have_count(7)
+    expect(tabs).to_have_count(8)
     assert outside(tabs) == []
     for name in tabs.all_inner_texts():
         phone.get_by_role("tab", name=name, exact=True).click()

@@ -25,6 +25,7 @@ def errors(data: dict[str, Any]) -> list[tuple[str, str]]:
         ({"training": {"steps": 1, "batch_size": 8}}, "training.batch_size", "'global_batch_size'"),
         ({"lr": 0.1}, "lr", "'training.learning_rate'"),
         ({"workers": 2}, "workers", "'resources.workers'"),
+        ({"image": "x"}, "image", "'environment.image'"),
         ({"steps": 20}, "steps", "'training.steps'"),
         ({"epochs": 20}, "epochs", "'training.epochs'"),
         ({"batch_size": 8}, "batch_size", "'training.global_batch_size'"),
@@ -73,7 +74,7 @@ def test_key_of_a_script_suggests_its_parameter(key: str, meant: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["command", "image"])
+@pytest.mark.parametrize("key", ["command", "mounts"])
 def test_foreign_key_gets_no_wrong_suggestion(key: str) -> None:
     ((_, message),) = errors({key: "x"})
     assert message.startswith("unknown key; known here: api_token, checkpoint, code, ")

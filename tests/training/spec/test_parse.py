@@ -110,7 +110,7 @@ def problems(document: Any) -> dict[str, str]:
             "task.params.dropout",
             "less than 1",
         ),
-        ({"task": None}, "task", "exactly one of task and script"),
+        ({"task": None}, "task", "exactly one of task, script and interactive"),
         ({"script": {"path": "/a.py"}}, "script", "give one"),
         ({"script": {"path": "a.py"}}, "script.path", "must be an absolute path on every node"),
         ({"training": {"steps": 1, "epochs": 1}}, "training.epochs", "give one"),
