@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from support.cluster.agent_process import launch_of, script, until
+from support.waiting import PATIENCE
 
 from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.cluster.agent.tunnels.local_socket import LocalSocket
@@ -94,17 +95,23 @@ def command(*arguments: str, terminal: Terminal | None = None) -> ExecSession:
     return ExecSession(job_id="job", attempt=1, rank=0, command=list(arguments), terminal=terminal)
 
 
+def names_of(process: subprocess.Popen[bytes]) -> list[str]:
+    return [each.name() for each in psutil.Process(process.pid).children(recursive=True)]
+
+
 async def read_all(stream: Stream) -> bytes:
     found = b""
-    while data := await stream.read():
-        found += data
+    async with asyncio.timeout(PATIENCE):
+        while data := await stream.read():
+            found += data
     return found
 
 
 async def read_until(stream: Stream, text: bytes) -> bytes:
     found = b""
-    while text not in found:
-        found += await stream.read()
+    async with asyncio.timeout(PATIENCE):
+        while text not in found:
+            found += await stream.read()
     return found
 
 
@@ -132,6 +139,8 @@ async def test_terminal_has_size_control_characters_and_jobs(folder: AttemptFold
         await read_until(opened.output, b"44 111")
         await opened.input.write(b"echo be''gun; sleep 1000\n")
         await read_until(opened.output, b"begun")
+        # Before it runs, the shell itself would be interrupted, and forget what it has read.
+        await until("the sleep", lambda: "sleep" in names_of(opened.process))
         await opened.input.write(b"\x03")
         await read_until(opened.output, b"^C")
         await opened.input.write(b"exit 5\n")
