@@ -1,6 +1,6 @@
 """Step time of a job before, during and after a profile, and the stall at the profile's end.
 
-    python -m benchmarks.jobs.profile [--steps 20] [--rounds 5]
+    python -m benchmarks.jobs.profiling [--steps 20] [--rounds 5]
 
 The job is a deep MLP on two CPU ranks, with steps of 20 ms and more. The steps before and after a
 profile are as many as it has; the first step after one has the stall, and counts with neither.
