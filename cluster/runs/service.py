@@ -282,7 +282,8 @@ class RunService(Service):
         """Return those of the runs that the caller sees, in this order."""
         async with self._db.session() as session:
             rows = {row.Job.id: row for row in await _rows(session, run_ids)}
-        seen = [r for r in run_ids if r in rows and self._caller.may(Action.READ, rows[r].project)]
+        found = [run_id for run_id in run_ids if run_id in rows]
+        seen = [r for r in found if self._caller.may(Action.READ, rows[r].Job.project)]
 
         def read(connection: Connection) -> dict[str, list[Point]]:
             return {
@@ -384,12 +385,12 @@ class _RecentPoints:
             self._runs.popitem(last=False)
 
 
-async def _rows(session: AsyncSession, run_ids: Sequence[str]) -> Sequence[Row[tuple[Job, Run]]]:
-    found = select(Job, Run, Job.project).join(Run, Run.job_id == Job.id).where(Job.id.in_(run_ids))
-    return (await session.execute(found)).all()  # type: ignore[return-value]
+async def _rows(session: AsyncSession, run_ids: Sequence[str]) -> Sequence[Row[Job, Run]]:
+    found = select(Job, Run).join(Run, Run.job_id == Job.id).where(Job.id.in_(run_ids))
+    return (await session.execute(found)).all()
 
 
-def _logged(row: Row[tuple[Job, Run]], metrics: Sequence[Point]) -> LoggedRun:
+def _logged(row: Row[Job, Run], metrics: Sequence[Point]) -> LoggedRun:
     job, run = row.Job, row.Run
     return LoggedRun(
         id=job.id,
